@@ -89,7 +89,7 @@ def ours(url: str, rows: list[dict[str, Any]], concurrency: int, folder: str) ->
         MEASURES,
         chat=f"openai:test@{url}",
         folder=folder,
-        concurrency=concurrency,
+        workers=concurrency,
         embedder="words",
     )
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu

@@ -151,7 +151,7 @@ def test_answer_relevance_of_refusal_is_zero():
 
 def test_judge_token_verdicts_match_by_hand():
     wanted = ["faithfulness", "context_precision", "context_recall", "claim_f1"]
-    found = judged(measures=wanted, verdicts="tokens")
+    found = judged(measures=wanted, verdict_format="tokens")
     assert means(found) == {name: pytest.approx(BY_HAND[name], abs=1e-6) for name in wanted}
     assert {row.step: row.calls for row in found.ledger} == {"claims": 2, "support": 10, "useful": 3}
 
@@ -254,7 +254,7 @@ def test_judge_final_failure_stops_all_calls(tmp_path):
 
     samples = [Sample(f"s{i}", "q", "it is high.", (f"context {i}",)) for i in range(50)]
     with pytest.raises(BackendFailed, match="no such key") as failure:
-        judged(samples, ["faithfulness"], chat=ScriptedChat(locked), folder=tmp_path, concurrency=2)
+        judged(samples, ["faithfulness"], chat=ScriptedChat(locked), folder=tmp_path, workers=2)
     assert len(calls) <= 4
     assert "run the same command again to resume" in str(failure.value.hint)
 
@@ -273,7 +273,7 @@ def test_judge_resumes_from_folder_without_calls(tmp_path):
 def test_judge_equal_answers_share_claims_call():
     chat = ScriptedChat(literal_judge.answer)
     samples = [Sample(f"s{i}", "q", "it is high.", (f"context {i}",)) for i in range(20)]
-    found = judged(samples, ["faithfulness"], chat=chat, concurrency=4)
+    found = judged(samples, ["faithfulness"], chat=chat, workers=4)
     assert {row.step: row.calls for row in found.ledger}["claims"] == 1
     assert len(chat.asked) == 21
 
@@ -291,7 +291,7 @@ def test_judge_again_retries_unscored_items(tmp_path):
     same = ScriptedChat(literal_judge.answer)
     assert judged([OTHER], ["faithfulness"], chat=same, folder=tmp_path).scores.n["faithfulness"] == 0
     assert same.asked == []
-    anew = judged([OTHER], ["faithfulness"], chat=same, folder=tmp_path, again=True)
+    anew = judged([OTHER], ["faithfulness"], chat=same, folder=tmp_path, retry_unscored=True)
     assert anew.scores.means["faithfulness"] == 1.0
 
 
@@ -313,7 +313,7 @@ def test_judge_again_keeps_existing_verdicts(tmp_path):
     first = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path)
     assert first.scores.n["faithfulness"] == 0
     assert times == {"a1": 1, "a2": 2, "a3": 3}
-    anew = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path, again=True)
+    anew = judged([SAMPLE], ["faithfulness"], chat=chat, folder=tmp_path, retry_unscored=True)
     assert anew.scores.means["faithfulness"] == pytest.approx(1 / 3)
     assert times == {"a1": 1, "a2": 2, "a3": 4}
     asked = len(chat.asked)
@@ -384,7 +384,7 @@ def test_estimate_cost_writes_nothing(tmp_path):
 def test_judge_max_calls_stops_and_higher_limit_resumes(tmp_path):
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",)) for i in range(6)]
     chat = ScriptedChat(literal_judge.answer)
-    found = judged(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=7, concurrency=2)
+    found = judged(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=7, workers=2)
     assert len(chat.asked) == 7
     assert found.stopped == "the limit of 7 requests is reached"
     assert 0 < found.scores.n["faithfulness"] < 6
@@ -439,7 +439,7 @@ def test_lexical_judge_makes_no_calls():
 
 def test_judge_name_depends_on_settings():
     base = judged().judge
-    assert judged(chat=ScriptedChat(literal_judge.answer), verdicts="tokens").judge != base
+    assert judged(chat=ScriptedChat(literal_judge.answer), verdict_format="tokens").judge != base
     assert judged(measures=["faithfulness"]).judge != base  # the reference is not among the sources then
     assert judged().judge == base
 
@@ -517,8 +517,8 @@ def test_judge_missing_evidence_raises_before_calls():
 @pytest.mark.parametrize(
     ("how", "why"),
     [
-        ({"questions": 0}, "questions"), ({"concurrency": 0}, "concurrency"), ({"timeout": 0}, "timeout"),
-        ({"verdicts": "xml"}, "xml"), ({"confidence": 1.5}, "confidence"), ({"max_samples": 0}, "max_samples"),
+        ({"questions": 0}, "questions"), ({"workers": 0}, "workers"), ({"timeout": 0}, "timeout"),
+        ({"verdict_format": "xml"}, "xml"), ({"confidence": 1.5}, "confidence"), ({"max_samples": 0}, "max_samples"),
         ({"max_cost": 1.0}, "price"), ({"options": {"temperature": 1}}, "given by name"), ({"chat": 7}, "not a chat"),
     ],
 )  # fmt: skip
@@ -581,7 +581,7 @@ def test_judge_resumes_after_kill_9_without_repeating_calls(tmp_path, chat_serve
         import ragauge
         samples = [ragauge.Sample(f"s{{i}}", "q?", f"it is high {{i}}.", (f"it is high {{i}}",)) for i in range(60)]
         ragauge.judge(samples, ["faithfulness"], chat="openai:small@{server.url}", folder={str(tmp_path / "out")!r},
-                      concurrency=4)
+                      workers=4)
     """)
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OPENAI_API_KEY": "x"})
     wait_while_running(process, lambda: server.calls >= 30, "30 calls")
@@ -669,7 +669,7 @@ def test_judge_default_measures_depend_on_samples():
 
 def test_judge_max_calls_finishes_whole_samples(tmp_path):
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",), f"it is {i}") for i in range(60)]
-    found = judged(samples, ["faithfulness", "context_recall"], max_calls=60, concurrency=16)
+    found = judged(samples, ["faithfulness", "context_recall"], max_calls=60, workers=16)
     assert found.scores.n["faithfulness"] >= 15  # three calls a sample, and at most four of them unfinished
 
 
@@ -682,7 +682,7 @@ def test_judge_unreachable_endpoint_stops_early():
 
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", ("x",)) for i in range(100)]
     with pytest.raises(BackendFailed, match="no connection"):
-        judged(samples, ["faithfulness"], chat=ScriptedChat(unreachable), concurrency=2, retries=0)
+        judged(samples, ["faithfulness"], chat=ScriptedChat(unreachable), workers=2, retries=0)
     assert len(calls) <= 8
 
 

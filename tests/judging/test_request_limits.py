@@ -35,7 +35,7 @@ def judged(server, folder=None, **how):
 @pytest.mark.slow
 def test_max_calls_is_never_exceeded_by_retries(chat_server, fault, concurrency):
     chat_server.misbehave(fault, times=500, after=0.01)
-    found = judged(chat_server, max_calls=7, concurrency=concurrency)
+    found = judged(chat_server, max_calls=7, workers=concurrency)
     assert 1 < chat_server.calls <= 7
     if not isinstance(found, BackendFailed):
         assert found.stopped == "the limit of 7 requests is reached"
@@ -48,7 +48,7 @@ def test_max_calls_is_never_exceeded_by_retries(chat_server, fault, concurrency)
 @pytest.mark.slow
 def test_max_calls_counts_probes_of_the_request_format(chat_server, traits, limit):
     chat_server.traits = set(traits)
-    judged(chat_server, max_calls=limit, concurrency=16, options={"seed": 1})
+    judged(chat_server, max_calls=limit, workers=16, options={"seed": 1})
     assert chat_server.calls == limit
 
 
@@ -56,7 +56,7 @@ def test_max_calls_counts_probes_of_the_request_format(chat_server, traits, limi
 def test_max_calls_counts_requests_over_sessions(chat_server, tmp_path):
     chat_server.misbehave("error", times=4)
     for limit in (5, 6, 9, 9):
-        judged(chat_server, tmp_path, max_calls=limit, concurrency=4)
+        judged(chat_server, tmp_path, max_calls=limit, workers=4)
         assert chat_server.calls == limit
 
 
@@ -79,7 +79,7 @@ def test_max_calls_counts_requests_through_a_recording(chat_server, tmp_path):
 def test_max_cost_is_never_exceeded_by_retries(chat_server, fault):
     chat_server.misbehave(fault, times=500)
     limit = 0.01
-    judged(chat_server, max_cost=limit, prices={"*": (1.0, 1.0)}, concurrency=16, retries=5)
+    judged(chat_server, max_cost=limit, prices={"*": (1.0, 1.0)}, workers=16, retries=5)
     spent = (chat_server.prompt_tokens + chat_server.completion_tokens) / 1e6
     assert spent <= limit
     assert chat_server.calls < 500
@@ -89,7 +89,7 @@ def test_max_cost_is_never_exceeded_by_retries(chat_server, fault):
 def test_max_calls_within_retries_keeps_failure_reason(chat_server):
     chat_server.misbehave(*["exhausted"] * 1, after=0.0)
     chat_server.misbehave("error", times=500)
-    found = judged(chat_server, max_calls=4, concurrency=1)
+    found = judged(chat_server, max_calls=4, workers=1)
     assert chat_server.calls == 4
     assert found.stopped == "the limit of 4 requests is reached"
     reasons = Counter(why.why for one in found.verdicts.values() for why in one.unscored.values())

@@ -238,7 +238,7 @@ def test_gain_dense_dropped_attribution_equals_rebuilt(needles):
         "dataset": data,
         "system": "dense(embedder=words(dimensions=64))",
         "weights": {"ndcg@10": 1},
-        "batch": 0,
+        "best_batch": 0,
     }
     dropped = gain(before, attribution="dropped", **how)
     rebuilt = gain(before, attribution="rebuilt", **how)
@@ -259,14 +259,14 @@ def test_leave_one_out_bm25_equals_rebuilt_index(needles):
 
 def test_gain_bm25_is_rebuilt_and_batch_is_approximate(needles):
     data, before, added = needles
-    found = gain(before, add=added, dataset=data, weights={"ndcg@10": 1}, batch=5)
+    found = gain(before, add=added, dataset=data, weights={"ndcg@10": 1}, best_batch=5)
     assert (found.attribution, found.exact) == ("rebuilt", False)
     assert any("the best batch are approximate" in note for note in found.notes)
     assert found.batch_measured == pytest.approx(found.batch[-1].total, abs=0.02)
 
 
 def test_gain_full_batch_equals_total_with_decreasing_marginals():
-    found = hand(batch=9)
+    found = hand(best_batch=9)
     assert [one.id for one in found.batch] == ["new2", "new1"], "the third adds nothing"
     assert found.batch[-1].total == pytest.approx(found.total)
     assert [one.marginal for one in found.batch] == sorted((one.marginal for one in found.batch), reverse=True)
@@ -320,9 +320,9 @@ def test_choose_batch_greedy_is_optimal_for_one_document(seed):
 
 
 def test_gain_greedy_batch_is_best_for_additive_gains():
-    found = hand(batch=2)
+    found = hand(best_batch=2)
     worths = {
-        frozenset(one.id for one in some): hand(add=list(some), batch=0).total
+        frozenset(one.id for one in some): hand(add=list(some), best_batch=0).total
         for some in itertools.combinations(NEW, 2)
     }
     best = max(worths, key=worths.get)
@@ -441,8 +441,8 @@ def test_gain_invalid_settings_raise_one_line_errors():
         ({"k": math.nan}, "k must be a whole number .*, got nan"),
         ({"k": "3"}, "k must be a whole number .*, got '3'"),
         ({"k": True}, "k must be a whole number .*, got True"),
-        ({"batch": 2.0}, r"batch must be a whole number .*, got 2\.0"),
-        ({"batch": -1}, "batch must be at least 0, got -1"),
+        ({"best_batch": 2.0}, r"batch must be a whole number .*, got 2\.0"),
+        ({"best_batch": -1}, "batch must be at least 0, got -1"),
         ({"max_queries": "all"}, "max_queries must be a whole number .*, got 'all'"),
         ({"confidence": "95%"}, "confidence must be a number above 0 and below 1, got '95%'"),
         ({"weights": {"recall@10": 1e308}}, "the weight of recall@10 must be at most 1,000,000,000"),
@@ -555,7 +555,7 @@ def test_gain_query_missing_in_one_run_is_left_out(tmp_path, side):
     )
 
 
-@pytest.mark.parametrize("how", [{"attribution": "none", "batch": 0}, {"attribution": "none"}, {"batch": 0}])
+@pytest.mark.parametrize("how", [{"attribution": "none", "best_batch": 0}, {"attribution": "none"}, {"best_batch": 0}])
 def test_gain_alone_does_not_depend_on_attribution_and_batch(how):
     before = [Document("a", "red apples")]
     crowd = [Document(f"n{i}", "red apples taste") for i in range(3)]
@@ -645,7 +645,7 @@ def test_gain_document_without_which_queries_fail_has_undefined_causal():
         "the gain of the best batch could not be measured" in one and "not without it" in one for one in found.notes
     )
     assert not any("measured gain of the batch" in one for one in found.notes)
-    single = hand(system=Shaky, batch=1, add=[NEW[1], NEW[0], Document("new3", "red apples")])
+    single = hand(system=Shaky, best_batch=1, add=[NEW[1], NEW[0], Document("new3", "red apples")])
     assert math.isnan(single.batch_measured)
 
 
@@ -762,7 +762,7 @@ def test_gain_scifact_finds_hidden_relevant_documents(shared):
     hidden = {*rng.sample(relevant, 20), *rng.sample(others, 20)}
     before = [one for one in data.documents if one.id not in hidden]
     added = [one for one in data.documents if one.id in hidden]
-    how = {"add": added, "dataset": data, "weights": {"recall@10": 1}, "batch": 20}
+    how = {"add": added, "dataset": data, "weights": {"recall@10": 1}, "best_batch": 20}
     found = gain(before, attribution="dropped", **how)
     assert found.total == pytest.approx(0.0594, abs=1e-4)
     assert (len(found.gained), len(found.lost)) == (20, 1)
@@ -808,7 +808,10 @@ def test_gain_chat_judges_both_sides_but_not_each_document():
     calls = len(asked)
     claims = [one for one in asked if "List the claims" in one[1]["content"]]
     assert len(claims) == 2, "what a reference claims is asked once, not on both sides"
-    assert hand(weights={"context_recall": 1}, chat=ScriptedChat(literal), attribution="none", batch=0).terms[0].n == 2
+    assert (
+        hand(weights={"context_recall": 1}, chat=ScriptedChat(literal), attribution="none", best_batch=0).terms[0].n
+        == 2
+    )
     assert len(asked) == 2 * calls
     context = found.terms[1]
     assert (context.before, context.after) == (0.0, 0.5), "it takes everything literally: boats sail on water first"

@@ -90,7 +90,7 @@ def test_lint_finds_only_the_planted_problem_with_its_place(what, tmp_path):
     row, where = PLANTED[what]
     near = 0.6 if what == "near duplicates" else 0.8
     planted = {"id": "x", "text": row} if isinstance(row, str) else row
-    found = problems(lint(corpus(tmp_path, [*clean(), planted]), near=near))
+    found = problems(lint(corpus(tmp_path, [*clean(), planted]), near_duplicate=near))
     also = {"no text field": {"empty"}}.get(what, set())
     assert set(found) == {what} | also
     one = found[what]
@@ -101,7 +101,9 @@ def test_lint_finds_only_the_planted_problem_with_its_place(what, tmp_path):
 
 
 def test_lint_invalid_json_line_is_reported_and_others_are_read(tmp_path):
-    found = lint(corpus(tmp_path, [*clean(), '{"id": "x", "text": ', "[1]", {"id": "y", "text": GERMAN}]), share=0.5)
+    found = lint(
+        corpus(tmp_path, [*clean(), '{"id": "x", "text": ', "[1]", {"id": "y", "text": GERMAN}]), problem_share=0.5
+    )
     one = problems(found)["unreadable"]
     assert (found.documents, one.count) == (5, 2)
     assert one.examples[0].startswith("corpus.jsonl:5: the JSON is invalid")
@@ -282,8 +284,8 @@ def test_identify_languages_quotation_keeps_main_language():
 def test_lint_allowed_languages_are_no_problem(tmp_path):
     path = corpus(tmp_path, [*clean(), {"id": "x", "text": GERMAN}])
     assert lint(path, languages="en,de").problems == []
-    assert problems(lint(path, languages=["en"], share=0.5))["language"].count == 1
-    assert lint(path, share=0.5).problems == []
+    assert problems(lint(path, languages=["en"], problem_share=0.5))["language"].count == 1
+    assert lint(path, problem_share=0.5).problems == []
     with pytest.raises(UnknownName, match="unknown language `english`"):
         lint(path, languages="english")
 
@@ -307,15 +309,15 @@ def test_lint_joiners_are_allowed_in_persian_and_emoji():
 def test_lint_share_sets_threshold_of_problems():
     texts = [f"{WEATHER[i % 4]} And this was day number {i * 31}." for i in range(300)]
     assert lint([*texts, "short"], checks="tiny").problems == []
-    assert lint([*texts, "short"], checks="tiny", share=0.001).problems[0].count == 1
+    assert lint([*texts, "short"], checks="tiny", problem_share=0.001).problems[0].count == 1
 
 
 def test_lint_invalid_thresholds_names_and_files_raise_error(tmp_path):
     for wrong in (
-        {"share": 0.0},
-        {"near": 1.5},
-        {"tiny": 50, "giant": 10},
-        {"tiny": -1},
+        {"problem_share": 0.0},
+        {"near_duplicate": 1.5},
+        {"min_chars": 50, "max_chars": 10},
+        {"min_chars": -1},
         {"token_limit": 3},
         {"token_limit": 0},
     ):

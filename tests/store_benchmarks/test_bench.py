@@ -198,9 +198,9 @@ def test_bench_invalid_arguments_raise_error_before_measuring(tmp_path):
         ({"stores": ["exact", "usearch:ef_serch=3"]}, UnknownName, "did you mean `ef_search`"),
         ({"stores": "ragauge.store_benchmarks.results:StoreBenchmark"}, BadInput, "has no add"),
         ({"stores": ["a=exact", "a=faiss:kind=flat"]}, BadInput, "store name `a` appears more than once"),
-        ({"stores": "exact", "price": 0}, BadInput, "price"),
+        ({"stores": "exact", "price_per_hour": 0}, BadInput, "price"),
         ({"stores": "exact", "repeat": 3}, UnknownName, "did you mean `repeats`"),
-        ({"stores": "exact", "judgments": True}, MissingEvidence, "no relevance judgments"),
+        ({"stores": "exact", "score_judgments": True}, MissingEvidence, "no relevance judgments"),
     ):
         with pytest.raises(error, match=word):
             ragauge.bench(clustered(), **{"folder": tmp_path / "out", **wrong})
@@ -210,7 +210,7 @@ def test_bench_invalid_arguments_raise_error_before_measuring(tmp_path):
 @pytest.mark.engine
 def test_bench_exact_store_has_full_recall_and_all_measurements(tmp_path):
     data = clustered()
-    found = ragauge.bench(data, "exact", folder=tmp_path / "out", price=0.36, repeats=2)
+    found = ragauge.bench(data, "exact", folder=tmp_path / "out", price_per_hour=0.36, repeats=2)
     (point,) = found.points
     assert point.quality["recall(of=eps,eps=1e-06)@10"] == point.quality["recall(of=k)@10"] == 1.0
     assert point.quality["recall@10"] == pytest.approx(0.1)
@@ -804,7 +804,7 @@ def test_bench_judgments_scores_relevance_of_results():
     data = VectorSet(
         "judged", base, queries, "l2", ids=ids, query_ids=list(judged), judgments=ragauge.Judgments(judged)
     )
-    found = ragauge.bench(data, ["exact", "null"], judgments=True, **QUICK)
+    found = ragauge.bench(data, ["exact", "null"], score_judgments=True, **QUICK)
     exact, nothing = found.points
     assert exact.relevance == {"ndcg@10": 1.0, "hit_rate@10": 1.0}
     # It always answers with the first ten documents, which are right for ten of thirty queries.

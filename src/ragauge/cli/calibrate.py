@@ -157,9 +157,9 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
     optional_settings: dict[str, Any] = {
         "measure": measure, "replicates": replicates, "swap": swap, "max_samples": max_samples, "seed": seed,
         "threshold": threshold, "label_threshold": label_threshold, "labels": labels,
-        "options": console.parse_name_values(chat_options or []), "concurrency": workers, "max_calls": max_calls,
+        "options": console.parse_name_values(chat_options or []), "workers": workers, "max_calls": max_calls,
         "max_cost": max_cost, "prices": console.parse_price(token_price) if token_price is not None else prices,
-        "timeout": timeout, "verdicts": verdict_format, "confidence": confidence, "canaries": canaries or None,
+        "timeout": timeout, "verdict_format": verdict_format, "confidence": confidence, "canaries": canaries or None,
     }  # fmt: skip
     settings = cast(CalibrationOptions, {name: value for name, value in optional_settings.items() if value is not None})
     parent = Path(reply_folder or "calibrated")

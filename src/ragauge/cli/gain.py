@@ -166,7 +166,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
             novelty=novelty,
             max_queries=max_queries,
             attribution=attribution,
-            batch=best_batch,
+            best_batch=best_batch,
             convention=convention,
             confidence=confidence,
             split=split,

@@ -162,10 +162,10 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         raise BadInput("--token-price and --prices are mutually exclusive", hint="remove one of them")
     optional_settings: dict[str, Any] = {
         "convention": find_convention(convention), "embedder": embedder,
-        "questions": questions, "concurrency": workers, "timeout": timeout, "retries": retries,
+        "questions": questions, "workers": workers, "timeout": timeout, "retries": retries,
         "max_calls": max_calls, "max_cost": max_cost,
         "prices": console.parse_price(token_price) if token_price is not None else prices,
-        "verdicts": verdict_format, "canaries": canaries or None, "again": retry_unscored or None,
+        "verdict_format": verdict_format, "canaries": canaries or None, "retry_unscored": retry_unscored or None,
         "replicate": replicate, "confidence": confidence, "max_samples": max_samples, "k": k, "answers": answers,
         "options": console.parse_name_values(chat_options or []), "name": samples_name(samples),
     }  # fmt: skip

@@ -121,10 +121,10 @@ class JudgingSettings:
     """Embedder that compares the question with those generated from the answer; default `wordllama`."""
     questions: Annotated[int, AtLeast(1), AtMost(1000)] = 3
     """Number of questions that a model generates for each answer."""
-    verdicts: Literal["json", "tokens"] = "json"
+    verdict_format: Literal["json", "tokens"] = "json"
     batch: Annotated[int, AtLeast(1)] = 20
     replicate: Annotated[int, AtLeast(0)] = 0
-    concurrency: Annotated[int, AtLeast(1), AtMost(10_000)] = 16
+    workers: Annotated[int, AtLeast(1), AtMost(10_000)] = 16
     """Maximum number of concurrent calls; reduced if the endpoint is overloaded."""
     timeout: Annotated[float, Above(0)] | None = None
     """Timeout of one attempt in seconds; default 60, or that of the chat model."""
@@ -146,7 +146,7 @@ class JudgingSettings:
     max_samples: Annotated[int, AtLeast(1)] | None = None
     """Maximum number of samples; the first ones are used."""
     confidence: Annotated[float, Above(0), Below(1)] = 0.95
-    again: bool = False
+    retry_unscored: bool = False
     """Whether to retry items without a verdict."""
     canaries: bool = False
     """Whether to run prompt-injection tests."""
@@ -164,10 +164,10 @@ class JudgingOptions(TypedDict, total=False):
     convention: str | Convention
     embedder: str | Embedder | None
     questions: int
-    verdicts: Literal["json", "tokens"]
+    verdict_format: Literal["json", "tokens"]
     batch: int
     replicate: int
-    concurrency: int
+    workers: int
     timeout: float | None
     patience: float
     retries: int
@@ -179,7 +179,7 @@ class JudgingOptions(TypedDict, total=False):
     k: int | None
     max_samples: int | None
     confidence: float
-    again: bool
+    retry_unscored: bool
     canaries: bool
     name: str | None
     progress: ProgressCallback
@@ -194,12 +194,15 @@ class JudgingSession:
         self._adapted: AdaptedChat | None = None
         self._folder = None if folder is None else Path(folder)
         self._embedder: Embedder | None = None
-        self._at_a_time = settings.concurrency
+        self._at_a_time = settings.workers
 
     async def __aenter__(self) -> JudgingSession:
         settings, chat = self._settings, self._chat
         manner = PromptSettings(
-            settings.verdicts, settings.batch, replicate=settings.replicate, retry_unscored=settings.again
+            settings.verdict_format,
+            settings.batch,
+            replicate=settings.replicate,
+            retry_unscored=settings.retry_unscored,
         )
         limits = Budget(settings.max_calls, settings.max_cost)
         prices = parse_prices(settings.prices)
@@ -207,7 +210,7 @@ class JudgingSession:
         self.judge: Judge
         self._own: list[Any] = []
         if chat == LEXICAL_JUDGE:
-            if settings.options or settings.verdicts != "json":
+            if settings.options or settings.verdict_format != "json":
                 raise BadInput("the lexical judge has no options", hint="use a model: --chat openai:MODEL@URL")
             self.judge, self.ledger = LexicalJudge(), CostLedger()
             self._replies = ReplyCache()
@@ -232,7 +235,7 @@ class JudgingSession:
         timeout = settings.timeout or (DEFAULT_TIMEOUT_S if adapted.timeout_s is None else adapted.timeout_s)
         patience = max(settings.patience, adapted.timeout_s or 0.0)
         # A local model handles one call after the other, and each takes its time.
-        self._at_a_time = min(settings.concurrency, adapted.concurrency or settings.concurrency)
+        self._at_a_time = min(settings.workers, adapted.concurrency or settings.workers)
         caller = ChatCaller(
             chat, concurrency=self._at_a_time, timeout=timeout, patience=patience, retries=settings.retries
         )

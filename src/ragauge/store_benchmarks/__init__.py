@@ -87,10 +87,10 @@ def bench(
     those with unreliable times (`MeasuredConfiguration.clock.doubts`), which are measured again. The stores themselves
     are deleted unless `keep` is true.
 
-    `judgments` also scores the searches against relevance judgments, by nDCG and hit rate or by the measures that it
-    names. `price` is the price of one thread per hour. `truth` selects how the exact neighbours are found: `numpy`,
-    `faiss`, `torch` (on a GPU), or `auto`; with an `executor` its workers find them. The stores are always measured on
-    this machine, because times of several machines cannot be compared.
+    `score_judgments` also scores the searches against relevance judgments, by nDCG and hit rate or by the measures that
+    it names. `price_per_hour` is the price of one thread per hour. `truth` selects how the exact neighbours are found:
+    `numpy`, `faiss`, `torch` (on a GPU), or `auto`; with an `executor` its workers find them. The stores are always
+    measured on this machine, because times of several machines cannot be compared.
     """
     run, plan = parse_options(options)
     builds = plan_builds(describe_stores(stores), plan)
@@ -98,7 +98,7 @@ def bench(
         raise BadInput("no store given", hint="--store hnswlib")
     _check_libraries(builds, run.truth)
     vectors, plan = _load_vectors(data, run, plan)
-    scorer = _build_relevance_scorer(vectors, _relevance_measures(vectors, run.judgments, plan.k))
+    scorer = _build_relevance_scorer(vectors, _relevance_measures(vectors, run.score_judgments, plan.k))
     with ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(temporary_folder("bench"))
@@ -118,8 +118,10 @@ def bench(
         runner.finish(builds)
         if not run.keep:
             runner.clear(builds)
-    if run.price is not None:
-        points = [replace(point, cost_per_million=compute_cost_per_million(point.qps, run.price)) for point in points]
+    if run.price_per_hour is not None:
+        points = [
+            replace(point, cost_per_million=compute_cost_per_million(point.qps, run.price_per_hour)) for point in points
+        ]
     return StoreBenchmark(
         data=vectors.name,
         vectors=len(vectors.base),

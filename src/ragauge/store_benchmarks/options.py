@@ -26,8 +26,8 @@ class BenchmarkOptions(TypedDict, total=False):
     max_queries: int | None
     metadata: str | Path | Metadata | None
     where: str | Filter | Sequence[str | Filter]
-    judgments: bool | Sequence[str]
-    price: float | None
+    score_judgments: bool | Sequence[str]
+    price_per_hour: float | None
     truth: str
     keep: bool
     fresh: bool
@@ -66,9 +66,9 @@ class RunOptions:
     """Metadata of the vectors: a file or mappings; None for those of the documents."""
     where: Sequence[str | Filter] = ()
     """User filters on the metadata."""
-    judgments: bool | Sequence[str] = False
+    score_judgments: bool | Sequence[str] = False
     """Whether searches are also scored against relevance judgments, or the measures."""
-    price: float | None = None
+    price_per_hour: float | None = None
     """Price of one thread per hour."""
     truth: str = "auto"
     """Backend that finds the exact neighbours."""
@@ -91,8 +91,8 @@ class RunOptions:
                 f"remeasure must be `{DOUBTFUL_RESULTS}`, got `{self.remeasure}`",
                 hint=f"--remeasure {DOUBTFUL_RESULTS}",
             )
-        if self.price is not None:
-            check_number("price", self.price, Above(0))
+        if self.price_per_hour is not None:
+            check_number("price_per_hour", self.price_per_hour, Above(0))
 
     @property
     def remeasures_doubtful(self) -> bool:

@@ -402,10 +402,10 @@ class GainComputation:
 
     def _best_batch(self, pool: CandidatePool, fading: RemainingNovelty, before: SnapshotResults) -> dict[str, Any]:
         """Choose the best batch and measure its gain by retrieval."""
-        if not self.settings.batch or pool.short_queries:
+        if not self.settings.best_batch or pool.short_queries:
             return {}
         self.progress(Progress("choosing the best batch"))
-        batch = choose_batch(pool, self.settings.batch, fading)
+        batch = choose_batch(pool, self.settings.best_batch, fading)
         return {"batch": batch, "batch_measured": self._measure_batch(pool, batch, before) if batch else math.nan}
 
     def _measure_batch(self, pool: CandidatePool, batch: Sequence[BatchStep], before: SnapshotResults) -> float:

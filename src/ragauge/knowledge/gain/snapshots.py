@@ -46,7 +46,7 @@ class GainSettings:
     """Definition of novelty: mean, least or lexical."""
     attribution: Annotated[str, OneOf(ATTRIBUTION_METHODS)] = "auto"
     """rebuilt, dropped or none; auto uses the exact method unless it is too expensive."""
-    batch: Annotated[int, AtLeast(0)] = DEFAULT_BATCH_SIZE
+    best_batch: Annotated[int, AtLeast(0)] = DEFAULT_BATCH_SIZE
     """Maximum size of the best batch, in documents; 0 for no batch."""
     confidence: Annotated[float, Above(0), Below(1)] = 0.95
     split: str | None = None
@@ -75,7 +75,7 @@ class GainOptions(TypedDict, total=False):
     embedder: str | Embedder
     novelty: str
     attribution: str
-    batch: int
+    best_batch: int
     confidence: float
     split: str | None
     max_queries: int | None

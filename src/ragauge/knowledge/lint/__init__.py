@@ -39,10 +39,10 @@ class LintOptions(TypedDict, total=False):
 
     languages: str | Iterable[str] | None
     """Allowed languages; by default the most frequent language of the corpus."""
-    tiny: int
-    giant: int
-    near: float
-    share: float
+    min_chars: int
+    max_chars: int
+    near_duplicate: float
+    problem_share: float
     id_field: str | None
     """Name of the field with document ids."""
     text_field: str | None

@@ -55,7 +55,8 @@ def build_length_chart(result: Lint) -> dict[str, Chart]:
 def _threshold_marks(result: Lint, unit: str) -> dict[str, float]:
     if unit == "tokens":
         return {} if result.limit is None else {"the embedder's limit": result.limit}
-    return {name: float(result.thresholds[name]) for name in ("tiny", "giant") if result.thresholds.get(name)}
+    limits = {"tiny": "min_chars", "giant": "max_chars"}
+    return {name: float(result.thresholds[key]) for name, key in limits.items() if result.thresholds.get(key)}
 
 
 def _axis_range(bars: Sequence[HistogramBin]) -> tuple[float, float]:

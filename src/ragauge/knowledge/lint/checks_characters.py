@@ -171,7 +171,7 @@ def _encoding_difference(before: str, after: str) -> str:
 def check_markup(evidence: Evidence) -> Iterator[Finding]:
     """Find remains of HTML.
 
-    A problem if they are in at least `share` of the documents, since a few may be about HTML.
+    A problem if they are in at least `problem_share` of the documents, since a few may be about HTML.
     """
     reading = evidence.corpus
     marked = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP_PATTERN.search(text)]
@@ -195,12 +195,12 @@ def check_markup(evidence: Evidence) -> Iterator[Finding]:
 
 
 def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
-    """Find lines repeated in many documents; a problem in ten times `share` of them."""
+    """Find lines repeated in many documents; a problem in ten times `problem_share` of them."""
     reading = evidence.corpus
     counts: Counter[int] = Counter()
     for text in reading.texts:
         counts.update({hash(line) for line in _long_lines(text)})
-    min_documents = max(MIN_BOILERPLATE_DOCUMENTS, 10 * evidence.thresholds.share * len(reading))
+    min_documents = max(MIN_BOILERPLATE_DOCUMENTS, 10 * evidence.thresholds.problem_share * len(reading))
     codes = {code: times for code, times in counts.most_common(MAX_EXAMPLES) if times >= min_documents}
     if not codes:
         yield Finding(reading.name, "boilerplate", False, 0, "no line is repeated in many documents")

@@ -33,7 +33,8 @@ MAX_GROUPS_SHOWN = 4
 def check_duplicates(evidence: Evidence) -> Iterator[Finding]:
     """Find documents with equal text.
 
-    Case, compatibility forms and white space are ignored. A problem if the redundant ones are at least `share` of all.
+    Case, compatibility forms and white space are ignored. A problem if the redundant ones are at least
+    `problem_share` of all.
     """
     groups, _ = evidence.exact_duplicates
     total = len(evidence.corpus)
@@ -55,13 +56,13 @@ def check_duplicates(evidence: Evidence) -> Iterator[Finding]:
 
 
 def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
-    """Find documents that share at least `near` of their 3-word shingles with another.
+    """Find documents that share at least `near_duplicate` of their 3-word shingles with another.
 
-    Exact duplicates are not reported again. A problem if the redundant ones are at least five times `share` of all,
-    because similar texts may still differ in content.
+    Exact duplicates are not reported again. A problem if the redundant ones are at least five times `problem_share` of
+    all, because similar texts may still differ in content.
     """
     groups, empty = evidence.exact_duplicates
-    total, min_jaccard = len(evidence.corpus), evidence.thresholds.near
+    total, min_jaccard = len(evidence.corpus), evidence.thresholds.near_duplicate
     reported = {index for group in groups for index in group[1:]} | set(empty)
     remaining = [index for index in range(total) if index not in reported]
     duplicates = corpus_checks.find_near_duplicates(
@@ -77,7 +78,7 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         evidence.corpus.name,
         "near duplicates",
-        surplus >= 5 * evidence.thresholds.share * total,
+        surplus >= 5 * evidence.thresholds.problem_share * total,
         surplus,
         f"{surplus:,} of {pluralise(total, 'document')} ({format_share(surplus, total)}) are near-duplicates ({rule}), "
         f"in {pluralise(len(duplicates), 'group')}",
@@ -104,7 +105,7 @@ MAX_LANGUAGES_SHOWN = 8
 def check_language(evidence: Evidence) -> Iterator[Finding]:
     """Find documents in another language than most, or than the allowed ones.
 
-    A problem if they are at least `share` of all, or if there are any and allowed languages are given.
+    A problem if they are at least `problem_share` of all, or if there are any and allowed languages are given.
     """
     reading, allowed = evidence.corpus, evidence.thresholds.languages
     counts = evidence.by_language
@@ -154,11 +155,11 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
 
 
 def check_tiny(evidence: Evidence) -> Iterator[Finding]:
-    """Find texts with fewer than `tiny` characters.
+    """Find texts with fewer than `min_chars` characters.
 
-    A problem if they are at least `share` of all.
+    A problem if they are at least `problem_share` of all.
     """
-    reading, min_chars = evidence.corpus, evidence.thresholds.tiny
+    reading, min_chars = evidence.corpus, evidence.thresholds.min_chars
     indices = np.flatnonzero((evidence.lengths > 0) & (evidence.lengths < min_chars)).tolist()
     if not indices:
         yield Finding(reading.name, "tiny", False, 0, f"no text has fewer than {min_chars:,} characters")
@@ -179,11 +180,11 @@ def check_tiny(evidence: Evidence) -> Iterator[Finding]:
 
 
 def check_giant(evidence: Evidence) -> Iterator[Finding]:
-    """Find texts with more than `giant` characters.
+    """Find texts with more than `max_chars` characters.
 
-    A problem if they are at least `share` of all.
+    A problem if they are at least `problem_share` of all.
     """
-    reading, max_chars = evidence.corpus, evidence.thresholds.giant
+    reading, max_chars = evidence.corpus, evidence.thresholds.max_chars
     indices = np.flatnonzero(evidence.lengths > max_chars)
     indices = indices[np.argsort(-evidence.lengths[indices], kind="stable")]
     if not len(indices):
@@ -207,7 +208,7 @@ def check_giant(evidence: Evidence) -> Iterator[Finding]:
 def check_tokens(evidence: Evidence) -> Iterator[Finding]:
     """Find texts longer than the embedder's limit.
 
-    A problem if they or the lost tokens reach `share`.
+    A problem if they or the lost tokens reach `problem_share`.
     """
     reading, counter = evidence.corpus, evidence.tokens
     if counter is None:
@@ -232,7 +233,7 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         reading.name,
         "tokens",
-        evidence.many(len(rows)) or lost >= evidence.thresholds.share * total,
+        evidence.many(len(rows)) or lost >= evidence.thresholds.problem_share * total,
         len(rows),
         f"{len(rows):,} of {pluralise(len(reading), 'document')} ({format_share(len(rows), len(reading))}) exceed "
         f"the {limit:,}-token limit of {counter.name}",

@@ -131,21 +131,21 @@ MAX_EXCERPT_CHARS = 60
 class LintThresholds:
     """Thresholds of the corpus checks."""
 
-    tiny: Annotated[int, AtLeast(0)] = 32
+    min_chars: Annotated[int, AtLeast(0)] = 32
     """Texts with fewer characters are tiny."""
-    giant: Annotated[int, AtLeast(0)] = 4096
+    max_chars: Annotated[int, AtLeast(0)] = 4096
     """Texts with more characters are giant."""
-    near: Annotated[float, Above(0), AtMost(1)] = NEAR_DUPLICATE_JACCARD
+    near_duplicate: Annotated[float, Above(0), AtMost(1)] = NEAR_DUPLICATE_JACCARD
     """Minimum share of 3-word shingles that near-duplicates have in common."""
-    share: Annotated[float, Above(0), AtMost(1)] = 0.01
+    problem_share: Annotated[float, Above(0), AtMost(1)] = 0.01
     """Share of the documents from which an otherwise tolerated finding is a problem."""
     languages: tuple[str, ...] = ()
     """Allowed languages; if empty, the most frequent language of the corpus."""
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.giant < self.tiny:
-            raise BadInput(f"giant must be at least tiny ({self.tiny:,}), got {self.giant:,}")
+        if self.max_chars < self.min_chars:
+            raise BadInput(f"max_chars must be at least min_chars ({self.min_chars:,}), got {self.max_chars:,}")
 
 
 class JudgmentRows(NamedTuple):
@@ -210,7 +210,7 @@ class Evidence:
 
     def many(self, count: int) -> bool:
         """Return whether a number of documents reaches the share that makes a problem."""
-        return count > 0 and count >= self.thresholds.share * len(self.corpus)
+        return count > 0 and count >= self.thresholds.problem_share * len(self.corpus)
 
     def some(self, indices: Sequence[int]) -> tuple[str, ...]:
         """Return the first few documents as text, for messages."""

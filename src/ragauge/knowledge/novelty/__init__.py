@@ -252,7 +252,7 @@ async def _run_claim_judge(
         )
     async with JudgingSession(chat, folder, settings.judging) as session:
         session.check_ready()
-        workers = 2 * settings.judging.concurrency
+        workers = 2 * settings.judging.workers
         search = _nearest_chunk_search(data, settings.chunks_per_claim)
         claims = await judge_claims(
             data.chunks, data.known_chunks, search, session.judge, workers=workers, progress=progress
