@@ -60,7 +60,7 @@ def folder(tmp_path):
 
 
 def names(found):
-    return {one.what for one in found.findings}
+    return {one.check for one in found.findings}
 
 
 @settings(max_examples=25)
@@ -91,7 +91,7 @@ def test_audit_accepts_runs_as_dict_path_frame_and_list(folder):
     by_dict = audit(QRELS, RUN, checks="conventions")
     by_path = audit(folder / "qrels.txt", str(folder / "one.run"), checks="conventions")
     by_name = audit(QRELS, {"mine": pl.DataFrame({"query": ["q0"], "doc": ["a"], "score": [1.0]})}, checks=["depth"])
-    assert by_dict.findings[0].grid == by_path.findings[0].grid
+    assert by_dict.findings[0].table == by_path.findings[0].table
     assert [one.subject for one in (by_dict.findings[0], by_path.findings[0], by_name.findings[0])] == [
         "run",
         "one",
@@ -104,7 +104,7 @@ def test_audit_accepts_runs_as_dict_path_frame_and_list(folder):
 def test_audit_graded_judgments_get_a_convention_row_for_rel_2():
     def rows(qrels, *measures):
         found = audit(qrels, RUN, checks="conventions", measures=list(measures))
-        return {row[0]: row[1:] for row in found.findings[0].grid.rows}
+        return {row[0]: row[1:] for row in found.findings[0].table.rows}
 
     scored = evaluate(QRELS, RUN, ["mrr", "ndcg@10"], PRESETS["default"].but(rel=2)).means
     assert rows(QRELS, "mrr", "ndcg@10")["default, rel=2"] == list(scored.values()) != [1.0, 1.0]
@@ -116,7 +116,7 @@ def test_audit_ties_use_rank_column_of_file_like_evaluate(folder):
     lines = "".join(f"{q} Q0 {d} {rank} 1.0 t\n" for q in QRELS for d, rank in (("c", 3), ("a", 1), ("b", 2)))
     (folder / "tied.run").write_text(lines)
     found = audit(folder / "qrels.txt", folder / "tied.run", checks="conventions", measures="mrr")
-    rows = {name: row[1] for row in found.findings[0].grid.rows for name in row[0].split(", ")}
+    rows = {name: row[1] for row in found.findings[0].table.rows for name in row[0].split(", ")}
     assert rows["ranx"] == evaluate(folder / "qrels.txt", folder / "tied.run", ["mrr"], "ranx").means["mrr"] == 1.0
     (folder / "odd.run").write_text(lines.replace(" 1 1.0", " - 1.0"))
     assert audit(folder / "qrels.txt", folder / "odd.run", checks="ties").problems
@@ -151,7 +151,7 @@ def test_audit_reads_texts_from_dataset_list_or_files(folder):
         checks=["duplicates", "own-documents", "orphans"],
     )
     assert files.skipped == {}
-    twins = next(one for one in files.findings if one.what == "duplicates")
+    twins = next(one for one in files.findings if one.check == "duplicates")
     assert twins.count == 2
 
 
@@ -170,14 +170,14 @@ def test_audit_accepts_runs_that_evaluate_rejects(folder):
     with pytest.raises(BadInput, match="appears more than once"):
         evaluate(folder / "qrels.txt", folder / "again.run")
     found = audit(folder / "qrels.txt", folder / "again.run")
-    problem = next(one for one in found.problems if one.what == "repetitions")
+    problem = next(one for one in found.problems if one.check == "repetitions")
     assert (problem.count, list(problem.examples)) == (1, ["b for q0"])
     assert found.notes[0].endswith("convention default, duplicates=first")
     some = {q: docs for q, docs in RUN.items() if q not in ("q1", "q2")}
     with pytest.raises(BadInput, match="has no ranking"):
         evaluate(QRELS, some, convention="trec10")
     found = audit(QRELS, some, convention="trec10")
-    assert next(one for one in found.problems if one.what == "survivorship").count == 2
+    assert next(one for one in found.problems if one.check == "survivorship").count == 2
 
 
 def test_audit_invalid_arguments_raise_error():
@@ -220,7 +220,7 @@ def test_audit_run_folder_provides_all_evidence(tmp_path):
     found = audit_files([str(tmp_path / "made")], measures=["ndcg@10"])
     assert set(found.skipped) == {"expect"}
     assert found.notes == ["12 judged queries, 2 runs, convention default"]
-    kinds = {(one.subject, one.what): one for one in found.findings}
+    kinds = {(one.subject, one.check): one for one in found.findings}
     assert kinds["flaky", "survivorship"].count >= 1
     assert "failed" in kinds["flaky", "survivorship"].message
     assert kinds["flaky", "repeats"].count == 12
@@ -231,7 +231,7 @@ def test_audit_run_folder_provides_all_evidence(tmp_path):
 def told(found):
     """Every finding; of the subjects only runs, since judgments are called by where they were read."""
     return [
-        (one.subject if one.subject in found.runs else "", one.what, one.problem, one.message, one.effect, one.grid)
+        (one.subject if one.subject in found.runs else "", one.check, one.problem, one.message, one.effect, one.table)
         for one in found.findings
     ]
 
@@ -249,9 +249,9 @@ def test_audit_experiment_in_memory_equals_its_folder(tmp_path):
         assert (found.skipped, found.notes) == (wanted.skipped, wanted.notes)
     alone = audit(tmp_path / "made" / "swarm", checks="predictors")
     assert alone.runs == ["swarm"]
-    assert [one.what for one in alone.problems] == ["leaking field"]
+    assert [one.check for one in alone.problems] == ["leaking field"]
     other = audit(made, measures=["ndcg@3"], convention="trec10", checks="conventions")
-    assert other.findings[0].grid.header[0] == "ndcg@3 of"
+    assert other.findings[0].table.header[0] == "ndcg@3 of"
     assert other.notes == ["20 judged queries, 2 runs, convention trec10, missing=zero"]
 
 
@@ -375,7 +375,7 @@ def test_audit_every_problem_kind_has_a_remedy():
                     kinds.add(what.value)
     assert kinds == set(REMEDIES)
     found = audit({"q": {"a": 1}}, {"q": {"a": 1.0, "b": 1.0}})
-    assert {one.what: one.remedy for one in found.problems} == {
+    assert {one.check: one.remedy for one in found.problems} == {
         "ties": REMEDIES["ties"],
         "few queries": REMEDIES["few queries"],
         "depth": "create a run of depth 100, or report ndcg@2, recall@2, precision@2",
@@ -513,7 +513,7 @@ def test_audit_large_random_run_is_not_better_than_chance():
 
 def test_audit_files_accepts_dataset_without_run(tmp_path):
     found = audit_files(["synthetic:leaky(documents=200, queries=20)"])
-    assert {one.what for one in found.problems} >= {"duplicates", "leaking field"}
+    assert {one.check for one in found.problems} >= {"duplicates", "leaking field"}
     assert found.skipped["ties"] == "no run given"
     (tmp_path / "qrels.txt").write_text("".join(f"q{i} 0 d{j} 1\n" for i in range(20) for j in range(12)))
     (finding, *_) = audit_files([str(tmp_path / "qrels.txt")], checks=["truth"], measures=["recall@10"]).findings

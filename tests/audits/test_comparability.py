@@ -42,7 +42,7 @@ def only(audit):
 
 def test_footing_equal_graph_retrievers_have_no_problem():
     one = only(found(flow=made(WALK), swarm=made({**WALK, "agents": 20})))
-    assert (one.problem, one.count, one.grid) == (False, 0, None)
+    assert (one.problem, one.count, one.table) == (False, 0, None)
     told = "documents, queries, depth, repeats, embedder, graph, seeds, links of a node and budget"
     assert one.message == f"all 2 runs have the same {told}"
 
@@ -65,9 +65,9 @@ def test_footing_different_graph_retrieval_inputs_are_a_problem(change, name, ce
     one = only(found(flow=made(WALK), swarm=made({**WALK, **change})))
     assert one.problem
     assert one.message == f"flow, swarm are graph retrievers with different inputs: {name}"
-    assert one.grid is not None
-    assert list(one.grid.header) == ["run", name]
-    assert [list(row) for row in one.grid.rows] == [["flow", cells[0]], ["swarm", cells[1]]]
+    assert one.table is not None
+    assert list(one.table.header) == ["run", name]
+    assert [list(row) for row in one.table.rows] == [["flow", cells[0]], ["swarm", cells[1]]]
     assert ("prior" in one.remedy) is (name == "prior")
 
 
@@ -105,7 +105,7 @@ def test_facts_from_manifest_reads_nested_pipeline_parts():
     more = {"parts": [{"embedder": "large"}, WALK]}
     one = only(found(flow=made(WALK), reranked=made(more)))
     assert one.problem
-    assert [row[1] for row in one.grid.rows] == ["small", "large + small"]
+    assert [row[1] for row in one.table.rows] == ["small", "large + small"]
     twice = {"parts": [WALK, WALK]}
     assert comparability.facts_from_manifest(made(twice).manifest)["budget"] == "1,600"
 
@@ -125,17 +125,17 @@ def test_footing_other_differences_are_a_note():
         "and budget"
     )
     assert one.message == f"{told}, so a difference in scores is the effect of all of these together"
-    assert list(one.grid.header) == ["run", "depth", "repeats", "embedder", "graph", "budget"]
-    assert list(one.grid.rows[0]) == ["words", "20", "5", None, None, None]
-    assert list(one.grid.rows[3]) == ["swarm", "50", "1", "small", "1 link (0123456789)", "400"]
+    assert list(one.table.header) == ["run", "depth", "repeats", "embedder", "graph", "budget"]
+    assert list(one.table.rows[0]) == ["words", "20", "5", None, None, None]
+    assert list(one.table.rows[3]) == ["swarm", "50", "1", "small", "1 link (0123456789)", "400"]
 
 
 def test_footing_different_documents_are_a_problem():
     other = {**HASHES, "documents_hash": "f" * 32}
     first, *rest = found(one=made(WALK), two=made(WALK, data=other)).findings
-    assert (first.what, first.problem, rest) == ("other data", True, [])
+    assert (first.check, first.problem, rest) == ("other data", True, [])
     assert first.message == "the runs do not use the same documents"
-    assert [row[1] for row in first.grid.rows] == ["2 (dddddddddd)", "2 (ffffffffff)"]
+    assert [row[1] for row in first.table.rows] == ["2 (dddddddddd)", "2 (ffffffffff)"]
 
 
 def test_footing_needs_two_runs_with_manifest():
@@ -162,6 +162,6 @@ def test_footing_of_experiment_folder_reads_manifests(tmp_path):
     ragauge.run(data, {**systems, "other": "swarm(graph=knn)"}, measures=["mrr@5"], out=tmp_path / "unlike")
     (one,) = audit_files([str(tmp_path / "unlike")], checks=["footing"]).problems
     assert one.message == "flow, reranked, other are graph retrievers with different inputs: graph"
-    ring, again, near = (row[1] for row in one.grid.rows)
+    ring, again, near = (row[1] for row in one.table.rows)
     assert ring == again != near
     assert ring.startswith("20 links (")

@@ -76,7 +76,7 @@ def evidence_from(data, **runs):
 
 
 def found_by(check, evidence):
-    return {one.what: one for one in check(evidence)}
+    return {one.check: one for one in check(evidence)}
 
 
 def test_weighted_corpus_scores_match_bm25_formula():
@@ -96,8 +96,8 @@ def test_check_duplicates_effect_by_hand():
     one = found["duplicates"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a = b"])
     # The relevant document stands at rank 2; its twin at rank 1 is as good when both count, or when they are one.
-    assert one.grid.header == ["run", "measure", "score", "duplicates share judgments", "duplicates are merged"]
-    assert one.grid.rows == [["mine", "ndcg@10", pytest.approx(1 / math.log2(3)), 1, 1], ["mine", "mrr", 0.5, 1, 1]]
+    assert one.table.header == ["run", "measure", "score", "duplicates share judgments", "duplicates are merged"]
+    assert one.table.rows == [["mine", "ndcg@10", pytest.approx(1 / math.log2(3)), 1, 1], ["mine", "mrr", 0.5, 1, 1]]
     assert one.effect == (
         "ndcg@10 of mine 0.6309 to 1.0000 if duplicates share judgments; "
         "ndcg@10 of mine 0.6309 to 1.0000 if duplicates are merged"
@@ -120,7 +120,7 @@ def test_check_duplicates_empty_documents_are_a_problem_if_means_change():
     assert one.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 if they are excluded"
     still = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
     one = found_by(corpus.check_duplicates, still)["empty documents"]
-    assert (one.problem, one.count, one.grid) == (False, 1, None)
+    assert (one.problem, one.count, one.table) == (False, 1, None)
     assert one.effect == "scores do not change if they are excluded"
     alone = found_by(corpus.check_duplicates, evidence_of({"q": {"a": 1, "e": 1}}, documents=documents))
     assert alone["empty documents"].problem  # no run tells what they do
@@ -233,7 +233,7 @@ def test_check_orphans_documents_effect_by_hand():
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["d1 -> d01", "gone"])
     assert "1 of 2 ids would match if zero padding were ignored" in one.message
     # As it is, q finds one of two at rank 2 and p none; left out, p leaves; repaired, q finds both.
-    assert one.grid.rows == [
+    assert one.table.rows == [
         ["r", "precision@2", 0.25, 2, 0.5, 1, 0.5, 2],
         ["r", "map", 0.125, 2, 0.5, 1, 0.5, 2],
     ]
@@ -255,7 +255,7 @@ def test_check_orphans_matches_query_ids():
     )
     one = found_by(corpus.check_orphans, evidence)["orphan queries"]
     assert (one.problem, list(one.examples)) == (True, ["q02 -> q2"])
-    assert one.grid.rows[0] == ["r", "ndcg@10", 0.5, 2, 1, 1, 1, 2]
+    assert one.table.rows[0] == ["r", "ndcg@10", 0.5, 2, 1, 1, 1, 2]
 
 
 def test_check_orphans_cacm_corrected_scores_match_evaluate(shared):
@@ -273,9 +273,9 @@ def test_check_orphans_cacm_corrected_scores_match_evaluate(shared):
     assert "CACM-756 -> CACM-0756" in one.examples
     right = ragauge.evaluate(data.judgments, run.nested, ["precision@30", "map"]).means
     wrong = ragauge.evaluate(raw, run.nested, ["precision@30", "map"]).means
-    after = one.grid.header.index("ids are corrected")
-    assert [row[2] for row in one.grid.rows] == pytest.approx(list(wrong.values()), abs=1e-12)
-    assert [row[after] for row in one.grid.rows] == pytest.approx(list(right.values()), abs=1e-12)
+    after = one.table.header.index("ids are corrected")
+    assert [row[2] for row in one.table.rows] == pytest.approx(list(wrong.values()), abs=1e-12)
+    assert [row[after] for row in one.table.rows] == pytest.approx(list(right.values()), abs=1e-12)
     assert right["precision@30"] > wrong["precision@30"]
 
 
@@ -309,10 +309,10 @@ def test_check_own_documents_finds_queries_by_id_and_text():
     one = found_by(leakage.check_own_documents, evidence)["own documents"]
     assert (one.problem, one.count) == (True, 2)
     assert "1 by their id, 1 under another id; 0 of them are judged relevant to themselves; r returned 2" in one.message
-    assert one.grid.rows == [["r", "mrr", pytest.approx(2 / 3), 1]]
+    assert one.table.rows == [["r", "mrr", pytest.approx(2 / 3), 1]]
     assert one.remedy == ("score with `evaluate -C own=dropped`; 1 under another id must be removed from the rankings")
     by_id = evidence_of({"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"])
-    (row,) = found_by(leakage.check_own_documents, by_id)["own documents"].grid.rows
+    (row,) = found_by(leakage.check_own_documents, by_id)["own documents"].table.rows
     assert row[3] == by_id.scores("r", rules=by_id.rules.but(own="dropped")).means["mrr"] == 1
     settled = replace(by_id, rules=by_id.rules.but(own="dropped"))
     assert not found_by(leakage.check_own_documents, settled)["own documents"].problem
@@ -351,7 +351,7 @@ def test_check_verbatim_queries_finds_queries_copied_from_answers():
     evidence = evidence_of(grades, {"r": run}, documents=documents, queries=queries, measures=["mrr"])
     one = found_by(leakage.check_verbatim_queries, evidence)["verbatim answers"]
     assert (one.problem, one.count) == (True, 10)
-    assert one.grid.rows == [["r", "mrr", 0.625, 40, 0.5, 30, 1, 10]]
+    assert one.table.rows == [["r", "mrr", 0.625, 40, 0.5, 30, 1, 10]]
     short = {query: " ".join(text.split()[:3]) for query, text in queries.items()}
     assert found_by(leakage.check_verbatim_queries, replace(evidence, queries=short))["verbatim answers"].count == 0
 
@@ -388,7 +388,7 @@ def test_check_predictors_finds_field_that_separates_relevant(name):
         documents = sorted(data.documents, key=lambda one: one.id not in right)
     evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
     problems = [one for one in leakage.check_predictors(evidence) if one.problem]
-    assert [one.what for one in problems] == ["leaking field"]
+    assert [one.check for one in problems] == ["leaking field"]
     assert {"number": "`boost`", "category": "`origin`", "place": "place in the corpus"}[name] in problems[0].message
 
 
@@ -436,12 +436,12 @@ def test_check_predictors_finds_field_with_answered_query_ids(kind):
     else:
         documents = with_field(data.documents, "for", [values[kind](one.id) for one in data.documents])
     (one,) = leaking(documents, data)
-    assert (one.what, one.count) == ("leaking field", 60)
+    assert (one.check, one.count) == ("leaking field", 60)
     assert (
         f"{'the id' if kind == 'id' else 'metadata `for`'} contains the id of the query that a document answers"
         in one.message
     )
-    ranking, alone, *_ = one.grid.rows[0]
+    ranking, alone, *_ = one.table.rows[0]
     assert ranking == f"by {'the id' if kind == 'id' else '`for`'} alone"
     assert one.effect == f"ndcg@10 of a ranking {ranking} {alone:.4f}"
     assert alone > 0.2
@@ -553,10 +553,10 @@ def test_check_predictors_finds_leak_of_leaky_dataset():
     assert evidence.scores("by number").means["ndcg@10"] == 1
     found = list(leakage.check_predictors(evidence))
     field, score = (one for one in found if one.problem)
-    assert (field.what, score.what, score.subject) == ("leaking field", "leaking score", "by number")
+    assert (field.check, score.check, score.subject) == ("leaking field", "leaking score", "by number")
     assert "metadata `hidden`" in field.message
     assert "ranked by it: by number" in field.message
-    rows = {row[0]: row for row in field.grid.rows}
+    rows = {row[0]: row for row in field.table.rows}
     assert rows["by `hidden` alone"][1] == rows["by number"][1] == 1
     assert rows["by number"][-1] == pytest.approx(1)
     assert abs(rows["bm25"][-1]) < 0.2
@@ -576,7 +576,7 @@ def test_check_predictors_names_runs_with_leaking_prior():
     runs = {name: Run(words.table, name, manifest={"evidence": one}) for name, one in told.items()}
     field = found_by(leakage.check_predictors, evidence_from(data, **runs))["leaking field"]
     assert field.message.endswith("; ranked by it: flat, deep")
-    assert all(abs(row[-1]) < 0.9 for row in field.grid.rows[1:])
+    assert all(abs(row[-1]) < 0.9 for row in field.table.rows[1:])
     assert re.search(r"the query words have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
 
 
@@ -588,7 +588,7 @@ def test_audit_evidence_leak_is_first_and_changes_chance_remedy():
     found = audit_evidence(
         evidence_from(data, drawn=drawn), select_checks(AUDIT_CHECKS, ["chance", "duplicates", "predictors"])
     )
-    assert [one.what for one in found.problems] == ["leaking field", "chance", "duplicates"]
+    assert [one.check for one in found.problems] == ["leaking field", "chance", "duplicates"]
     assert found.problems[1].remedy.startswith("fix the leak first: if judgments follow a leaking field instead of")
     (alone,) = audit_evidence(evidence_from(data, drawn=drawn), select_checks(AUDIT_CHECKS, ["chance"])).problems
     assert alone.remedy.startswith("check for ids that do not match")
@@ -612,7 +612,7 @@ def test_check_predictors_perfect_run_of_foreign_queries_has_no_problem():
     perfect = run_of(data.judgments.nested, "perfect")
     evidence = replace(evidence_from(data, perfect=perfect), queries=foreign)
     (told,) = leakage.check_predictors(evidence)
-    rows = {row[0]: row[1] for row in told.grid.rows}
+    rows = {row[0]: row[1] for row in told.table.rows}
     assert rows["perfect"] == 1
     assert rows["query words"] == pytest.approx(0.5, abs=0.1)
     assert not told.problem
@@ -675,7 +675,7 @@ def test_data_checks_clean_synthetic_data_has_no_problem(kind):
     for seed in range(4):
         data = synthetic.make_synthetic(kind, documents=400, queries=40, seed=seed)
         evidence = evidence_from(data, bm25=bm25(data))
-        problems = [(one.what, one.message) for check in CHECKS for one in check(evidence) if one.problem]
+        problems = [(one.check, one.message) for check in CHECKS for one in check(evidence) if one.problem]
         assert problems == []
 
 
@@ -683,7 +683,7 @@ def test_data_checks_clean_synthetic_data_has_no_problem(kind):
 def test_data_checks_sound_public_collections_have_no_problem(shared, name):
     data = ragauge.load(shared(name))
     evidence = evidence_from(data, bm25=bm25(data))
-    assert [one.what for check in CHECKS for one in check(evidence) if one.problem] == []
+    assert [one.check for check in CHECKS for one in check(evidence) if one.problem] == []
 
 
 def test_candidate_fields_exclude_titles_ids_and_lists():

@@ -81,7 +81,7 @@ def test_audit_evidence_sound_run_has_no_problem():
         qrels, ranking = made(seed)
         found = audit_evidence(evidence_of(qrels, ranking), AUDIT_CHECKS.values())
         assert found.problems == []
-        assert {one.what for one in found.findings} >= {"ties", "chance", "unjudged", "perfection", "survivorship"}
+        assert {one.check for one in found.findings} >= {"ties", "chance", "unjudged", "perfection", "survivorship"}
 
 
 # ties
@@ -141,7 +141,7 @@ def test_check_ties_by_hand():
     assert "40.0% of the scores are tied (2 of 5)" in found.message
     assert found.effect == "mrr 0.6667 to 1.0000"
     worst, expected, best = (1 / 3 + 1) / 2, ((1 + 1 / 2 + 1 / 3) / 3 + 1) / 2, 1.0
-    assert found.grid.rows[0][1:] == pytest.approx([worst, expected, best, worst])
+    assert found.table.rows[0][1:] == pytest.approx([worst, expected, best, worst])
 
 
 def test_check_ties_without_effect_have_no_problem():
@@ -153,11 +153,11 @@ def test_check_ties_without_effect_have_no_problem():
 def test_check_ties_difference_below_32_bit_is_reported():
     near = {f"q{i}": {"x": 1.0 + 1e-12, "a": 1.0} for i in range(3)}
     found = list(ties.check_ties(evidence_of({f"q{i}": {"a": 1} for i in range(3)}, near, ["mrr"])))
-    width = only([one for one in found if one.what == "score width"])
+    width = only([one for one in found if one.check == "score width"])
     assert (width.count, width.problem) == (3, False)  # the id of x is above that of a
     near = {q: {"a": 1.0 + 1e-12, "x": 1.0} for q in near}
     found = list(ties.check_ties(evidence_of({q: {"a": 1} for q in near}, near, ["mrr"])))
-    width = only([one for one in found if one.what == "score width"])
+    width = only([one for one in found if one.check == "score width"])
     assert (width.problem, width.effect) == (True, "mrr 1.0000 to 0.5000")
 
 
@@ -174,7 +174,7 @@ def test_check_ties_public_run_has_known_bounds(shared):
     rounded, exact = ties.check_ties(evidence)
     assert (rounded.problem, rounded.count) == (True, 29)
     assert "93.0% of the scores are tied (40,001 of 43,000)" in rounded.message
-    assert [round(x, 4) for x in rounded.grid.rows[0][1:]] == [0.7340, 0.7419, 0.7505, 0.7384]
+    assert [round(x, 4) for x in rounded.table.rows[0][1:]] == [0.7340, 0.7419, 0.7505, 0.7384]
     assert not exact.problem
 
 
@@ -185,7 +185,7 @@ def test_check_conventions_merges_equal_rows_and_explains_refusals():
     qrels = {"q1": {"a": 3, "b": 1}, "q2": {"c": 1}}
     ranking = {"q1": {"b": 2.0, "a": 1.0}}
     found = only(comparability.check_conventions(evidence_of(qrels, ranking, ["ndcg@10", "rbp"])))
-    rows = {name: row[1:] for row in found.grid.rows for name in row[0].split(", ")}
+    rows = {name: row[1:] for row in found.table.rows for name in row[0].split(", ")}
     assert set(rows) == set(PRESETS)
     one = (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
     assert rows["default"][0] == pytest.approx(one / 2)
@@ -201,8 +201,8 @@ def test_check_conventions_merges_equal_rows_and_explains_refusals():
 def test_check_conventions_several_runs_use_first_measure(shared):
     evidence = real(shared, "dl19", ["BM25", "REP_LLAMA"])
     found = only(comparability.check_conventions(evidence))
-    assert found.grid.header == ["ndcg@10 of", "default", "ranx", "torchmetrics", "pgvectordb", "rig"]
-    assert [round(x, 4) for x in found.grid.rows[1][1:]] == [0.7384, 0.7439, 0.7419, 0.8648, 0.6796]
+    assert found.table.header == ["ndcg@10 of", "default", "ranx", "torchmetrics", "pgvectordb", "rig"]
+    assert [round(x, 4) for x in found.table.rows[1][1:]] == [0.7384, 0.7439, 0.7419, 0.8648, 0.6796]
     assert "default = trec10 = trec9 = beir, ranx = ann" in found.message
 
 
@@ -264,8 +264,8 @@ def test_check_published_scores_finds_differing_options(measure, options, label)
     claims = [(measure, f"{value:.8f}")]
     found = only(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims)))
     assert not found.problem
-    assert found.what == "expected"
-    named = [row[0] for row in found.grid.rows]
+    assert found.check == "expected"
+    named = [row[0] for row in found.table.rows]
     wanted = [f"{k}={v}" for k, v in options.items()]
     assert any(all(part in one for part in wanted) for one in named)
     assert any(label in one for one in named)
@@ -300,7 +300,7 @@ def test_check_published_scores_finds_other_cutoff_and_own_scoring():
     found = only(
         score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.6f}")]))
     )
-    assert found.grid.rows[0][0] == "the measure is ndcg@20"
+    assert found.table.rows[0][0] == "the measure is ndcg@20"
     found = only(
         score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@20", f"{value:.4f}")]))
     )
@@ -321,8 +321,8 @@ def test_check_published_scores_unexplained_score_lists_nearest():
     )
     assert found.problem
     assert "is not explained by any of" in found.message
-    assert len(found.grid.rows) == 3
-    gaps = [abs(row[1] - 0.98765432) for row in found.grid.rows]
+    assert len(found.table.rows) == 3
+    gaps = [abs(row[1] - 0.98765432) for row in found.table.rows]
     assert gaps == sorted(gaps)
 
 
@@ -348,13 +348,13 @@ def test_check_published_scores_finds_changed_judgments():
     value = evaluate(inside, ranking, ["ndcg@10"]).means["ndcg@10"]
     claims = [("ndcg@10", f"{value:.7f}")]
     found = only(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims, documents=known)))
-    assert found.grid.rows[0][0] == "judged documents that are not in the corpus removed"
+    assert found.table.rows[0][0] == "judged documents that are not in the corpus removed"
     high = {q: {d: g if g >= 2 else 0.0 for d, g in docs.items()} for q, docs in qrels.items()}
     value = evaluate(high, ranking, ["ndcg@10"]).means["ndcg@10"]
     found = only(
         score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.7f}")]))
     )
-    assert found.grid.rows[0][0] == "grades below 2 count 0"
+    assert found.table.rows[0][0] == "grades below 2 count 0"
 
 
 def test_check_published_scores_finds_order_by_rank_column():
@@ -365,7 +365,7 @@ def test_check_published_scores_finds_order_by_rank_column():
     evidence = evidence_of(qrels, rising, claims=[("ndcg@10", f"{value:.7f}")])
     evidence.runs["run"] = Run(table, "run")
     assert (
-        only(score_explanation.check_published_scores(evidence)).grid.rows[0][0]
+        only(score_explanation.check_published_scores(evidence)).table.rows[0][0]
         == "ordered by the rank column, scores ignored"
     )
 
@@ -375,7 +375,7 @@ def test_check_published_scores_names_the_matching_run(shared):
     ranked, counted, other, none = score_explanation.check_published_scores(
         real(shared, "dl19", ["BM25", "REP_LLAMA"], claims=claims)
     )
-    assert ranked.grid.rows[0][:2] == ["REP_LLAMA", "ties=ranked (equal scores in file order)"]
+    assert ranked.table.rows[0][:2] == ["REP_LLAMA", "ties=ranked (equal scores in file order)"]
     assert ranked.effect == "ndcg@10 0.7384 to 0.7439"
     assert "0.7384 of REP_LLAMA is as scored here" in counted.message
     assert "0.5058 of BM25 is as scored here" in other.message
@@ -421,7 +421,7 @@ def test_check_truncated_judgments_100_neighbours_limit_recall_to_a_tenth():
     assert "100% of the queries have exactly 100 relevant documents" in same.message
     assert (ceiling.problem, ceiling.count) == (True, 20)
     assert "recall@10 cannot exceed 0.1000" in ceiling.message
-    assert ceiling.grid.rows == [["run", pytest.approx(0.1), pytest.approx(1.0)]]
+    assert ceiling.table.rows == [["run", pytest.approx(0.1), pytest.approx(1.0)]]
     described = only(judgment_coverage.check_truncated_judgments(evidence_of(truth, found_ids, ["recall@10"], "ann")))
     assert not described.problem
 
@@ -458,9 +458,9 @@ def test_check_depth_run_shallower_than_cutoff_is_a_problem():
     found = only(judgment_coverage.check_depth(evidence_of(qrels, ranking, ["ndcg@10", "recall@100"])))
     assert (found.problem, found.count) == (True, 1)
     value = evaluate(qrels, ranking, ["recall@20"]).means["recall@20"]
-    assert found.grid.rows == [["recall@100", pytest.approx(value), "recall@20", pytest.approx(value)]]
+    assert found.table.rows == [["recall@100", pytest.approx(value), "recall@20", pytest.approx(value)]]
     several = only(judgment_coverage.check_depth(evidence_of(qrels, ranking, ["recall@50", "recall@100"])))
-    assert [row[2] for row in several.grid.rows] == ["recall@20", "recall@20"]
+    assert [row[2] for row in several.table.rows] == ["recall@20", "recall@20"]
     short = {q: dict(list(docs.items())[: 3 + i % 17]) for i, (q, docs) in enumerate(ranking.items())}
     found = only(judgment_coverage.check_depth(evidence_of(qrels, short, ["ndcg@10", "recall@100"])))
     assert not found.problem  # the lists have ends of their own
@@ -491,8 +491,8 @@ def test_check_unjudged_by_hand():
     found = only(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["mrr@2", "precision@10"])))
     assert (found.problem, found.count) == (True, 4)
     assert "33.3% of the top 10 documents are unjudged" in found.message
-    assert found.grid.rows[0] == ["mrr@2", "2", "50.0%", 0.5, 1.0, 1.0]
-    assert found.grid.rows[1] == [
+    assert found.table.rows[0] == ["mrr@2", "2", "50.0%", 0.5, 1.0, 1.0]
+    assert found.table.rows[1] == [
         "precision@10",
         "10",
         "33.3%",
@@ -510,13 +510,13 @@ def test_check_unjudged_by_hand():
 def test_check_unjudged_run_of_judged_documents_only_is_a_problem(shared):
     qrels, ranking = made(judged=100)
     found = list(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["ndcg@10"])))
-    assert [(one.what, one.problem) for one in found] == [("unjudged", False), ("judged only", True)]
+    assert [(one.check, one.problem) for one in found] == [("unjudged", False), ("judged only", True)]
     assert found[1].count == 50 * 100
     folder = shared("trec_web_diversity")
     truth = read_judgments(folder / "qrels.web.201-250.ndeval.txt.gz", format="subtopics")
     reranked = {"cedr": read_run(folder / "cedr.test.wt13.run.gz")}
     evidence = AuditInput(truth, reranked, parse_measure_names(["ndcg@10"]), PRESETS["default"])
-    assert [one.count for one in judgment_coverage.check_unjudged(evidence) if one.what == "judged only"] == [4921]
+    assert [one.count for one in judgment_coverage.check_unjudged(evidence) if one.check == "judged only"] == [4921]
     assert only(chance_level.check_chance_level(evidence)).message.startswith(
         "ndcg@10 0.2570 is not better than its own documents in random order"
     )
@@ -531,7 +531,7 @@ def test_check_unjudged_pool_bias_is_a_problem():
         judgment_coverage.check_unjudged(evidence_of(qrels, {"known": ranking, "stranger": stranger}, ["ndcg@10"]))
     )
     assert [one.subject for one in found if one.problem] == ["known", "stranger", "stranger"]
-    assert found[-1].what == "pool bias"
+    assert found[-1].check == "pool bias"
     assert "40.0% of its top 10 documents are unjudged, but 0% of known's" in found[-1].message
 
 
@@ -596,7 +596,7 @@ def test_check_chance_level_oracle_scores_by_hand():
     qrels = {"q1": dict.fromkeys("abcd", 1) | {"n": 0}, "q2": {"a": 3, "b": 1}}
     evidence = evidence_of(qrels, {"q1": {"a": 1.0}, "q2": {"b": 1.0}}, ["ndcg@2", "recall@2", "precision@4", "map"])
     found = only(chance_level.check_chance_level(evidence))
-    assert [row[4] for row in found.grid.rows] == pytest.approx([1, 0.75, 0.75, 1])
+    assert [row[4] for row in found.table.rows] == pytest.approx([1, 0.75, 0.75, 1])
 
 
 @pytest.mark.slow
@@ -647,7 +647,7 @@ def test_check_perfect_scores_run_from_judgments_is_a_problem():
     qrels, _ = made(5)
     cheat = {q: {d: g + 0.001 * i for i, (d, g) in enumerate(docs.items())} for q, docs in qrels.items()}
     found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, cheat)))
-    assert {one.what for one in found if one.problem} == {"perfection", "ordered by grade"}
+    assert {one.check for one in found if one.problem} == {"perfection", "ordered by grade"}
     assert "ndcg@10, map, mrr" in found[0].message
 
 
@@ -669,7 +669,7 @@ def test_check_perfect_scores_constant_score_is_reported_unless_zero():
     qrels = {f"q{i}": {"a": 1} for i in range(20)}
     second = {q: {"x": 2.0, "a": 1.0, "y": 0.5} for q in qrels}
     found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, second, ["mrr", "precision@10"])))
-    assert [(one.what, one.message) for one in found] == [
+    assert [(one.check, one.message) for one in found] == [
         ("constant score", "mrr is 0.5000 for every one of 20 queries")
     ]
     nothing = {q: {"x": 2.0} for q in qrels}
@@ -684,7 +684,7 @@ def test_check_identical_runs_finds_equal_runs_and_measures():
             evidence_of(qrels, {"one": ranking, "other": scaled}, ["ndcg@10", "map"])
         )
     )
-    assert [(one.what, one.problem) for one in found] == [("same run", True)]
+    assert [(one.check, one.problem) for one in found] == [("same run", True)]
     single = {f"q{i}": {"a": 1} for i in range(3)}
     found = only(
         suspicious_scores.check_identical_runs(
@@ -703,7 +703,7 @@ def test_check_missing_queries_reports_increase_of_mean(convention):
     ranking = {"q0": {"a": 1.0}, "q1": {"x": 2.0, "a": 1.0}}
     found = only(suspicious_scores.check_missing_queries(evidence_of(qrels, ranking, ["mrr"], convention)))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["q2", "q3"])
-    assert found.grid.rows == [("mrr", 0.375, 0.75, 0.375)]
+    assert found.table.rows == [("mrr", 0.375, 0.75, 0.375)]
     assert found.effect == "mrr 0.3750 to 0.7500 without them"
     assert ("are scored 0" if convention == "default" else "are ignored") in found.message
 
@@ -720,7 +720,7 @@ def test_check_missing_queries_counts_failed_but_not_empty():
     assert (found.count, list(found.examples)) == (1, ["q2"])
     assert "0 missing, 1 failed" in found.message
     assert "1 query got no document" in found.message
-    assert found.grid.rows == [("mrr", 0.5, pytest.approx(2 / 3), pytest.approx(2 / 3 - 0.5))]
+    assert found.table.rows == [("mrr", 0.5, pytest.approx(2 / 3), pytest.approx(2 / 3 - 0.5))]
 
 
 def test_check_repeated_documents_scores_both_ways():
@@ -732,7 +732,7 @@ def test_check_repeated_documents_scores_both_ways():
     evidence.runs["run"] = Run(table, "run")
     found = only(suspicious_scores.check_repeated_documents(evidence))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["d1 for q"])
-    assert found.grid.rows == [["recall@4", 1.0, 2.0], ["map@4", 0.75, 2.0]]
+    assert found.table.rows == [["recall@4", 1.0, 2.0], ["map@4", 0.75, 2.0]]
 
 
 # repeats and numbers of queries
@@ -746,8 +746,8 @@ def test_check_repeats_counts_changed_rankings_and_depth():
     found = only(stability.check_repeats(evidence))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["q0", "q1"])
     assert "in 3 trials, 2 of them within the first 10, from rank 1 on" in found.message
-    assert found.grid.header == ["measure", "1", "2", "3", "spread"]
-    assert found.grid.rows[0][1:] == pytest.approx([1.0, 2.5 / 3, 1.0, 0.5 / 3])
+    assert found.table.header == ["measure", "1", "2", "3", "spread"]
+    assert found.table.rows[0][1:] == pytest.approx([1.0, 2.5 / 3, 1.0, 0.5 / 3])
     steady = only(stability.check_repeats(evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(first)]})))
     assert (steady.problem, steady.message) == (False, "run returned the same rankings in all 2 trials")
 
@@ -787,7 +787,7 @@ def test_check_query_count_uses_mean_over_trials():
     assert gap.mean() == pytest.approx((84 - 70) / 120 / 2)
     assert (one.subject, one.problem) == ("steady", True)
     p = stats.ttest_1samp(gap, 0).pvalue
-    assert one.grid.rows == [["mrr", pytest.approx(gap.mean()), pytest.approx(p), *one.grid.rows[0][3:]]]
+    assert one.table.rows == [["mrr", pytest.approx(gap.mean()), pytest.approx(p), *one.table.rows[0][3:]]]
 
 
 def test_averages_query_unscored_in_one_trial_is_unscored():
@@ -826,14 +826,14 @@ def test_check_query_count_reports_detectable_difference(shared):
     gap = (
         evidence.scores("REP_LLAMA").values["ndcg@10"] - evidence.scores("SPLADE_P_P_ENSEMBLE_DISTIL").values["ndcg@10"]
     )
-    row = found.grid.rows[1]
+    row = found.table.rows[1]
     assert row[1] == pytest.approx(gap.mean())
     assert row[2] == pytest.approx(stats.ttest_1samp(gap, 0).pvalue)
     assert row[3] == pytest.approx(detectable_difference(gap.std(ddof=1), 43))
     assert row[4] == queries_needed(gap.std(ddof=1), gap.mean())
     both = only(stability.check_query_count(real(shared, "dl19", ["BM25", "REP_LLAMA"])))
     assert not both.problem
-    assert [row[0] for row in both.grid.rows] == list(DEFAULT)
+    assert [row[0] for row in both.table.rows] == list(DEFAULT)
 
 
 def pair_of_runs(n, better, worse):

@@ -102,14 +102,14 @@ def test_tie_bounds_contain_score_under_every_convention(qrels, nested, name, op
     else:
         rules = rules.but(**options)
     for one in audit(qrels, nested, measures=measures, convention=rules, checks="ties").findings:
-        for measure, worst, middle, best, counted in one.grid.rows if one.grid else ():
+        for measure, worst, middle, best, counted in one.table.rows if one.table else ():
             assert worst - 1e-9 <= middle <= best + 1e-9, measure
             assert worst - 1e-9 <= counted <= best + 1e-9, measure
 
 
 def test_check_ties_own_dropped_ignores_own_document():
     found = only(look({"q": {"a": 1, "n": 0}}, {"q": {"q": 9, "a": 5, "n": 5}}, "beir"))
-    assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
+    assert found.table.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
     assert "50.0% of the scores are tied (1 of 2)" in found.message
 
 
@@ -117,7 +117,7 @@ def test_check_ties_condensed_ignores_unjudged_documents():
     rules = PRESETS["default"].but(unjudged="condensed")
     qrels = {f"q{i}": {"a": 1, "n": 0} for i in range(12)}
     found = only(look(qrels, {q: {"u1": 9, "u2": 8, "a": 5, "n": 5} for q in qrels}, rules))
-    assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
+    assert found.table.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
     found = only(look(qrels, {q: {"u1": 5, "a": 5, "u2": 4, "n": 4} for q in qrels}, rules))
     assert (found.count, found.message) == (0, "no two documents of a query have the same score")
 
@@ -125,14 +125,14 @@ def test_check_ties_condensed_ignores_unjudged_documents():
 def test_check_ties_query_without_remaining_documents_scores_zero():
     qrels = {"a": {"x": 1}, "b": {"x": 1}}
     found = only(look(qrels, {"a": {"a": 1}, "b": {"x": 1, "y": 1}}, "beir"))
-    assert found.grid.rows == [["mrr", 0.25, 0.375, 0.5, 0.25]]
+    assert found.table.rows == [["mrr", 0.25, 0.375, 0.5, 0.25]]
 
 
 def test_check_ties_across_depth_limit_uses_random_orders():
     rules = PRESETS["default"].but(depth=2)
     qrels = {f"q{i}": {"c": 1} for i in range(400)}
     found = only(look(qrels, {q: dict.fromkeys("abc", 1) for q in qrels}, rules))
-    (_, worst, middle, best, counted), = found.grid.rows  # fmt: skip
+    (_, worst, middle, best, counted), = found.table.rows  # fmt: skip
     assert (worst, best, counted) == (0, 1, 1)
     assert middle == pytest.approx((1 + 1 / 2) / 3, abs=0.01)
     assert "expected mrr is the mean of 199 random orders" in found.message
@@ -141,7 +141,7 @@ def test_check_ties_across_depth_limit_uses_random_orders():
 
 def test_check_ties_rel_zero_omits_measure():
     found = only(look({"q": {"a": 0, "b": 1}}, {"q": {"a": 1, "b": 1}}, measures=("mrr(rel=0)", "mrr")))
-    assert [row[0] for row in found.grid.rows] == ["mrr"]
+    assert [row[0] for row in found.table.rows] == ["mrr"]
     assert "not computed for mrr(rel=0)" in found.message
 
 
@@ -156,26 +156,26 @@ STEP = math.nextafter(1.0, 2.0)
 
 def test_check_ties_32_bit_ties_are_reported_once():
     found = only(look(QRELS, near(1 + 1e-12), "trec9"))
-    assert (found.what, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
+    assert (found.check, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
     assert "50.0% of the scores are tied (4 of 8), 4 of them only as 32-bit floats" in found.message
-    wide = {one.what: one for one in look(QRELS, near(1 + 1e-12))}
+    wide = {one.check: one for one in look(QRELS, near(1 + 1e-12))}
     assert (wide["ties"].problem, wide["ties"].count) == (False, 0)
     assert (wide["score width"].problem, wide["score width"].effect) == (True, "mrr 1.0000 to 0.5000")
-    assert wide["score width"].grid.header[-2:] == ["as doubles", "as 32 bit"]
-    assert wide["score width"].grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0, 0.5]]
+    assert wide["score width"].table.header[-2:] == ["as doubles", "as 32 bit"]
+    assert wide["score width"].table.rows == [["mrr", 0.5, 0.75, 1.0, 1.0, 0.5]]
 
 
 def test_check_ties_minimal_score_step_is_a_tie_unless_run_has_manifest():
     found = only(look(QRELS, near(STEP)))
-    assert (found.what, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
+    assert (found.check, found.problem, found.effect) == ("ties", True, "mrr 0.5000 to 1.0000")
     assert "4 of them except for the smallest step of a double" in found.message
-    assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
+    assert found.table.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
     made = run_of(near(STEP), manifest={"system": {"name": "mine"}})
     found = only(look(QRELS, made))
-    assert (found.what, found.problem, found.count) == ("ties", False, 4)
+    assert (found.check, found.problem, found.count) == ("ties", False, 4)
     assert "the run folder preserves the order of return by minimal score steps" in found.message
     assert "(mrr 0.5000 to 1.0000, worst to best)" in found.message
-    assert found.grid.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
+    assert found.table.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
     assert only(look(QRELS, made, "trec9")).problem  # ids decide there, and not the system
 
 
@@ -183,9 +183,9 @@ def test_check_ties_run_folder_reports_ties_of_the_system(tmp_path):
     ragauge.run("synthetic:needles(documents=300, queries=40)", "bm25", k=20, out=tmp_path / "out")
     found = audit(tmp_path / "out" / "judgments.parquet", str(tmp_path / "out" / "bm25"), checks="ties")
     one = only(found.findings)
-    assert (one.what, one.problem, one.count) == ("ties", False, 17)
+    assert (one.check, one.problem, one.count) == ("ties", False, 17)
     assert "27.8% of the scores are tied (49 of 176) as returned by the system" in one.message
-    assert [round(figure, 4) for figure in one.grid.rows[0][1:]] == [0.5994, 0.6424, 0.6914, 0.6454]
+    assert [round(figure, 4) for figure in one.table.rows[0][1:]] == [0.5994, 0.6424, 0.6914, 0.6454]
 
 
 def test_merge_adjacent_scores_merges_chains_within_a_query():

@@ -234,13 +234,13 @@ def test_validate_cacm_counts_orphan_ids(shared, tmp_path):
     from ragauge.evaluation import validation
 
     folder = shared("cacm/beir")
-    assert not [f for f in validation.validate_files(str(folder), corpus=str(folder)) if f.what == "orphan ids"]
+    assert not [f for f in validation.validate_files(str(folder), corpus=str(folder)) if f.check == "orphan ids"]
     lines = (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]
     raw = [line.replace("CACM-0", "CACM-") for line in lines]
     broken = sum("CACM-0" in line for line in lines)
     (tmp_path / "raw.tsv").write_text("\n".join(raw))
     found = validation.validate_files(str(tmp_path / "raw.tsv"), corpus=str(folder))
-    assert [f.count for f in found if f.what == "orphan ids"] == [broken]
+    assert [f.count for f in found if f.check == "orphan ids"] == [broken]
     assert broken == 55
 
 

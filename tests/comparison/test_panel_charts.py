@@ -216,6 +216,6 @@ def test_panels_chart_names_are_text_and_not_in_expressions():
 
 @pytest.mark.slow
 def test_page_has_panels_section():
-    text = render_page([build_report(made())], "")
+    text = render_page([build_report(made())], lambda: "")
     assert '<section id="report-panels">' in text
     assert 'data-chart="report-panels-5"' in text

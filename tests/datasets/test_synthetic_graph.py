@@ -167,7 +167,7 @@ def test_synthetic_graph_audit_finds_no_problem(size, seed):
     data = made(documents=size[0], queries=size[1], seed=seed)
     found = ragauge.audit(data, checks=["predictors", "duplicates", "near-duplicates", "verbatim"])
     assert found.problems == []
-    (told,) = [one for one in found.findings if one.what == "predictors"]
+    (told,) = [one for one in found.findings if one.check == "predictors"]
     assert told.message.startswith("no query-independent field separates relevant documents from others")
 
 
@@ -196,8 +196,8 @@ def test_synthetic_graph_leak_is_found_by_audit():
     numbers = {one.id: one.metadata["hidden"] for one in data.documents}
     runs = {"by number": dict.fromkeys(data.queries, numbers)}
     found = ragauge.audit(data, runs, measures=["ndcg@10"], checks=["predictors", "perfection"])
-    assert {"perfection", "leaking field"} <= {one.what for one in found.problems}
-    (field,) = [one for one in found.problems if one.what == "leaking field"]
+    assert {"perfection", "leaking field"} <= {one.check for one in found.problems}
+    (field,) = [one for one in found.problems if one.check == "leaking field"]
     assert "metadata `hidden`" in field.message
     honest = ragauge.load("synthetic:graph(documents=150, queries=30)")
     assert ragauge.audit(honest, runs, measures=["ndcg@10"], checks=["predictors", "perfection"]).problems == []

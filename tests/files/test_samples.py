@@ -426,7 +426,7 @@ def test_cli_measures_lists_and_explains_answer_measures():
 def test_sample_findings_unread_fields_are_problem_if_contexts_missing():
     rows = [{"query": "How high?", "response": "High.", "retrieved": ["It is high."], "topic": "size"}]
     rows.append({"query": "How old?", "response": "Old.", "retrieved": ["It is old."], "reference_contexts": ["x"]})
-    (found,) = (one for one in sample_findings("x", samples_from(rows)) if one.what == "unread fields")
+    (found,) = (one for one in sample_findings("x", samples_from(rows)) if one.check == "unread fields")
     assert found.problem
     said = "unknown fields, read as metadata: retrieved, topic (1); contexts may be called contexts, "
     assert found.message.startswith(said)
@@ -437,7 +437,7 @@ def test_sample_findings_unread_fields_are_problem_if_contexts_missing():
         "reference": "High.",
         "topic": "x",
     }
-    (found,) = (one for one in sample_findings("x", samples_from([whole])) if one.what == "unread fields")
+    (found,) = (one for one in sample_findings("x", samples_from([whole])) if one.check == "unread fields")
     assert (found.problem, found.message) == (False, "unknown fields, read as metadata: topic")
 
 
@@ -449,7 +449,7 @@ def test_sample_findings_lists_every_problem(tmp_path):
         Sample("s4", "What?", "See [4].", ("a",), "See [4]."),
         Sample("s5", "What?", "See [4].", ("a",)),
     ]
-    found = {one.what: (one.problem, one.count) for one in sample_findings("x", samples)}
+    found = {one.check: (one.problem, one.count) for one in sample_findings("x", samples)}
     assert found == {
         "samples": (False, 5),
         "contexts": (False, 7),
@@ -465,7 +465,7 @@ def test_sample_findings_lists_every_problem(tmp_path):
         "dangling citations": (True, 2),
         "answers that are references": (False, 1),
     }
-    (empty,) = (one for one in sample_findings("x", [Sample("s", "What?", "So.", ())]) if one.what == "empty contexts")
+    (empty,) = (one for one in sample_findings("x", [Sample("s", "What?", "So.", ())]) if one.check == "empty contexts")
     assert empty.message == "samples with an empty list of contexts: 1"
     path = str(tmp_path / "samples.jsonl")
     write_samples(samples, path)

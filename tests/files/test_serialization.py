@@ -85,11 +85,11 @@ def test_to_json_data_finding_grid_round_trip():
     lint = Lint(
         "c",
         1,
-        [Finding("c", "empty", True, 1, "one", ["d1"], grid=FindingTable(["a", "b"], [["x", 1.5], ["y", None]]))],
+        [Finding("c", "empty", True, 1, "one", ["d1"], table=FindingTable(["a", "b"], [["x", 1.5], ["y", None]]))],
     )
     again = from_json_data(Lint, through_json(lint), source="x.json")
-    assert again.findings[0].grid is not None
-    assert again.findings[0].grid.rows == [["x", 1.5], ["y", None]]
+    assert again.findings[0].table is not None
+    assert again.findings[0].table.rows == [["x", 1.5], ["y", None]]
 
 
 @given(st.floats(-1, 1), st.lists(st.tuples(st.text(), FLOATS, FLOATS)), st.text())

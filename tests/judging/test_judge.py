@@ -177,7 +177,7 @@ def test_judge_unreadable_reply_leaves_sample_unscored(reply):
     assert math.isnan(found.scores.means["faithfulness"])
     assert found.scores.n["faithfulness"] == 0
     why = found.verdicts["s1"].unscored["support a1"]
-    assert why.why
+    assert why.reason
     assert why.reply == reply
 
 
@@ -212,7 +212,7 @@ def test_judge_claim_without_verdict_leaves_sample_unscored():
 
     found = judged([SAMPLE, OTHER], ["faithfulness"], chat=ScriptedChat(never))
     assert found.scores.per_query["faithfulness"] == {"s2": 1.0}
-    assert found.verdicts["s1"].unscored["support a2"].why == "the reply has no entry for this claim"
+    assert found.verdicts["s1"].unscored["support a2"].reason == "the reply has no entry for this claim"
     assert found.scores.n["faithfulness"] == 1
 
 
@@ -242,7 +242,7 @@ def test_judge_failed_call_leaves_only_its_sample_unscored():
 
     found = judged([SAMPLE, OTHER], ["faithfulness"], chat=ScriptedChat(partly))
     assert found.scores.per_query["faithfulness"] == {"s2": 1.0}
-    assert found.verdicts["s1"].unscored["support a1"].why == "the call failed: the context is too long"
+    assert found.verdicts["s1"].unscored["support a1"].reason == "the call failed: the context is too long"
 
 
 def test_judge_final_failure_stops_all_calls(tmp_path):
@@ -339,7 +339,7 @@ def test_judge_max_calls_keeps_verdicts_so_far():
     found = judged(measures=["faithfulness"], chat=ScriptedChat(forgetful), max_calls=2)
     verdicts = found.verdicts["s1"]
     assert set(verdicts.support) == {"a1", "a2"}
-    assert verdicts.unscored["support a3"].why == "not asked: the limit of 2 requests is reached"
+    assert verdicts.unscored["support a3"].reason == "not asked: the limit of 2 requests is reached"
 
 
 def test_judge_max_cost_without_usage_is_estimated():
@@ -626,7 +626,7 @@ def test_judge_persistent_server_fault_scores_nothing(fault, chat_server):
     )
     assert found.scores.n == {"faithfulness": 0, "context_precision": 0}
     assert all(math.isnan(mean) for mean in found.scores.means.values())
-    assert all(why.why for verdicts in found.verdicts.values() for why in verdicts.unscored.values())
+    assert all(why.reason for verdicts in found.verdicts.values() for why in verdicts.unscored.values())
 
 
 @pytest.mark.parametrize("trait", [*chat_server_module.TRAITS])

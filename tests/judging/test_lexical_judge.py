@@ -337,7 +337,7 @@ def test_lexical_judge_question_words_alone_support_nothing():
 def test_lexical_judge_claim_without_words_is_unscored():
     reading = say("support", {"a1": "Yes, it is.", "a2": "…"}, {"k1": "Yes, it is."})
     assert reading.verdicts == {}
-    assert {name: one.why for name, one in reading.unscored.items()} == dict.fromkeys(
+    assert {name: one.reason for name, one in reading.unscored.items()} == dict.fromkeys(
         ("a1", "a2"), "it has no words to compare"
     )
 
@@ -362,7 +362,7 @@ def test_lexical_judge_scattered_words_lower_usefulness():
 
 def test_lexical_judge_question_without_words_is_unscored():
     found = say("useful", {"k1": "The museum."}, question="What is it?")
-    assert (found.verdicts, found.unscored["k1"].why) == ({}, "the question has no words to compare")
+    assert (found.verdicts, found.unscored["k1"].reason) == ({}, "the question has no words to compare")
 
 
 def claims_nothing(text):
@@ -373,7 +373,7 @@ def claims_nothing(text):
 def test_lexical_judge_questions_step_is_unscored():
     found = say("questions", {"answer": "One is. Two are. Three are. Four are."}, n=3)
     assert found.verdicts == {}
-    assert found.unscored["answer"].why == "the lexical judge generates no questions, which needs a model (--chat)"
+    assert found.unscored["answer"].reason == "the lexical judge generates no questions, which needs a model (--chat)"
 
 
 def test_extract_claims_refusal_answer_has_no_claims():

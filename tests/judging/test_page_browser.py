@@ -18,7 +18,6 @@ pytest.importorskip("vl_convert")
 from ragauge.judging import explorer
 from ragauge.judging.report import build_report
 from ragauge.output.page import render_page
-from ragauge.output.page_assets import vega_script
 
 ROWS = "#explorer-table tbody tr:not(.detail)"
 IDS = "rows => rows.map(row => row.querySelector('.id').textContent)"
@@ -26,7 +25,7 @@ IDS = "rows => rows.map(row => row.querySelector('.id').textContent)"
 
 def written(tmp_path_factory, found, name):
     place = tmp_path_factory.mktemp("judged") / f"{name}.html"
-    place.write_text(render_page([build_report(found)], vega_script()), encoding="utf-8")
+    place.write_text(render_page([build_report(found)]), encoding="utf-8")
     return place
 
 

@@ -92,6 +92,6 @@ def test_max_calls_within_retries_keeps_failure_reason(chat_server):
     found = judged(chat_server, max_calls=4, workers=1)
     assert chat_server.calls == 4
     assert found.stopped == "the limit of 4 requests is reached"
-    reasons = Counter(why.why for one in found.verdicts.values() for why in one.unscored.values())
+    reasons = Counter(missing.reason for one in found.verdicts.values() for missing in one.unscored.values())
     failed = [why for why in reasons if why.startswith("the call failed")]
     assert [why.endswith("(3 attempts, the limit of 4 requests is reached)") for why in failed] == [True]

@@ -45,7 +45,7 @@ def clean() -> list[dict[str, object]]:
 
 
 def problems(found: Lint) -> dict[str, Finding]:
-    return {one.what: one for one in found.problems}
+    return {one.check: one for one in found.problems}
 
 
 @pytest.mark.slow
@@ -55,7 +55,7 @@ def test_lint_clean_corpus_has_no_problems(tmp_path):
     assert found.skipped == {}
     assert found.documents == 4
     assert found.languages == {"en": 4}
-    assert {one.what for one in found.findings} >= {"readable", "ids", "empty", "near duplicates", "tokens", "orphans"}
+    assert {one.check for one in found.findings} >= {"readable", "ids", "empty", "near duplicates", "tokens", "orphans"}
 
 
 LONG = " ".join(f"word{i}" for i in range(900))
@@ -189,7 +189,7 @@ def test_lint_reads_text_folder_and_beir_folder_with_judgments(tmp_path):
 def test_lint_irrelevant_orphans_are_no_problem(tmp_path):
     found = lint(corpus(tmp_path, clean()), qrels={"q": {"d1": 1, "gone": 0}})
     assert found.problems == []
-    assert next(one for one in found.findings if one.what == "orphans").count == 1
+    assert next(one for one in found.findings if one.check == "orphans").count == 1
 
 
 def test_lint_accepts_documents_mappings_texts_and_datasets():
@@ -219,7 +219,7 @@ def test_lint_tokens_counts_truncated_tokens(tmp_path):
     assert one.message == "2 of 4 documents (50%) exceed the 4-token limit of four"
     assert one.effect.startswith("7 of 22 tokens (32%) are truncated")
     assert one.examples == ("4 (document 4): 10 tokens", "3 (document 3): 5 tokens")
-    assert [row[1] for row in one.grid.rows] == [2, 1, 0, 1]
+    assert [row[1] for row in one.table.rows] == [2, 1, 0, 1]
 
 
 def test_lint_tokens_unlimited_or_uncounted_embedder_reports_no_loss():
@@ -299,7 +299,7 @@ def test_lint_boilerplate_finds_line_shared_by_documents():
 
 def test_lint_joiners_are_allowed_in_persian_and_emoji():
     def found(text: str) -> list[str]:
-        return [one.what for one in lint([text], checks="characters").problems]
+        return [one.check for one in lint([text], checks="characters").problems]
 
     assert found("\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645") == []
     assert found("A family \U0001f468\u200d\U0001f469\u200d\U0001f467 went out.") == []
@@ -447,7 +447,7 @@ def test_lint_random_rows_do_not_crash(rows, tmp_path):
 @pytest.mark.slow
 def test_lint_real_collections_have_known_problems(shared):
     cranfield = lint(shared("cranfield"))
-    assert {one.what: one.count for one in cranfield.problems} == {"empty": 2}
+    assert {one.check: one.count for one in cranfield.problems} == {"empty": 2}
     assert [text.split()[0] for text in problems(cranfield)["empty"].examples] == ["471", "995"]
     adi = lint(shared("adi"), embedder="minilm")
     assert adi.problems == []
@@ -512,7 +512,7 @@ def test_lint_folder_lists_files_that_were_not_read(tmp_path):
     for name in ("a.pdf", "sub/b.docx", "sub/LICENSE", ".git/config"):
         (tmp_path / "kb" / name).write_text("x")
     found = lint(tmp_path / "kb")
-    (unread,) = [one for one in found.problems if one.what == "unread files"]
+    (unread,) = [one for one in found.problems if one.check == "unread files"]
     assert unread.message == "3 files of the folder were not read (1 .pdf, 1 without an ending, 1 .docx)"
     assert list(unread.examples) == ["a.pdf", "sub/LICENSE", "sub/b.docx"]
     assert found.documents == 4

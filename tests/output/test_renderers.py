@@ -75,7 +75,7 @@ def terminal_text(report: Report, width: int = 80) -> str:
 
 
 def page_text(*reports: Report) -> str:
-    return render_page(reports, "var vega;")
+    return render_page(reports, lambda: "var vega;")
 
 
 RENDERERS = {

@@ -23,7 +23,7 @@ def made(value, manifest=MANIFEST):
         name: SystemSummary(
             name,
             {m: Mean(value + 0.1 * i, 20, value + 0.1 * i - 0.05, value + 0.1 * i + 0.05) for m in MEASURES},
-            told={**manifest, "system": {"name": name, "description": what}},
+            stated_manifest={**manifest, "system": {"name": name, "description": what}},
         )
         for i, (name, what) in enumerate({"walks": "graphflow(seeds=3)", "swarm": "swarm", ODD: "bm25"}.items())
     }

@@ -178,7 +178,7 @@ def test_read_swarm_notebook_table_returns_canonical_measures(tmp_path):
     assert entry.means["mrr@20"] == pytest.approx((1.0, 1, math.nan, math.nan), nan_ok=True)
     assert entry.scores[0].unscored["mrr@20"] == {"2": "no value in the file"}
     assert entry.scores[0].per_query["MRR"] == {"1": 1.0}
-    assert entry.told["seeds"] == ["42"]
+    assert entry.stated_manifest["seeds"] == ["42"]
     again = table(LAYOUTS["swarm"].write(found))
     assert [row["seed"] for row in again] == ["42", "42", "43"]
     assert again[1]["MRR"] == again[1]["Hit@5"] == ""

@@ -374,7 +374,7 @@ def test_overview_judgments_in_other_row_order_adds_no_note(folder, tmp_path):
 def test_overview_audit_without_corpus_skips_orphans(qrels, tmp_path):
     found = overview([qrels, trec(tmp_path / "a.run", ranks([1] * 20))])
     assert "orphans" in found.audit.skipped
-    assert not any("orphan" in one.what for one in found.audit.findings)
+    assert not any("orphan" in one.check for one in found.audit.findings)
 
 
 def test_report_output_equal_to_input_or_repeated_raises_error(qrels, tmp_path):
@@ -562,3 +562,8 @@ def test_report_html_without_altair_raises_missing_extra(folder, monkeypatch, tm
     with pytest.raises(MissingExtra, match="report"):
         report(str(folder), tmp_path / "r.html", audited=False)
     assert not Path(tmp_path / "r.html").exists()
+
+
+def test_report_object_without_report_raises_error():
+    with pytest.raises(BadInput, match="object is not a result that has a report"):
+        report(object(), "x.html")

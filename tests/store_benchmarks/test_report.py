@@ -100,7 +100,7 @@ def latex(result: StoreBenchmark) -> str:
 
 
 def page(result: StoreBenchmark) -> str:
-    return render_page([build_report(result)], SCRIPT)
+    return render_page([build_report(result)], lambda: SCRIPT)
 
 
 def rows_of(table: Table) -> list[dict[str, str]]:

@@ -216,7 +216,7 @@ def _chance_finding(
         bool(bad),
         len(bad),
         f"{result_text} (drawing {depth} of {documents:,} documents, {corpus_text}{drawing}){nothing}",
-        grid=FindingTable(
+        table=FindingTable(
             ["measure", "chance", "shuffled", "run", "oracle", "share of the distance"],
             rows,
             ["name", *["score"] * 4, "share"],

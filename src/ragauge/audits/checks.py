@@ -84,11 +84,11 @@ def with_remedy(finding: Finding, *, leaking: bool = False) -> Finding:
 
     Other findings lose their remedy, except one that explains an expected score.
     """
-    if finding.problem and leaking and finding.what in REMEDIES_IF_LEAKING:
-        return replace(finding, remedy=REMEDIES_IF_LEAKING[finding.what])
+    if finding.problem and leaking and finding.check in REMEDIES_IF_LEAKING:
+        return replace(finding, remedy=REMEDIES_IF_LEAKING[finding.check])
     if finding.problem:
-        return finding if finding.remedy else replace(finding, remedy=REMEDIES[finding.what])
-    return finding if finding.what == "expected" else replace(finding, remedy="")
+        return finding if finding.remedy else replace(finding, remedy=REMEDIES[finding.check])
+    return finding if finding.check == "expected" else replace(finding, remedy="")
 
 
 A_RUN = Requirement[AuditInput]("a run", lambda audit_input: bool(audit_input.runs), "no run given")
@@ -178,6 +178,6 @@ def audit_evidence(
     Leaks come first because they invalidate the other findings.
     """
     audit = run_checks(checks, evidence, absent)
-    leaking = any(finding.what in LEAK_FINDINGS for finding in audit.findings)
+    leaking = any(finding.check in LEAK_FINDINGS for finding in audit.findings)
     findings = [with_remedy(finding, leaking=leaking) for finding in audit.findings]
-    return Audit(sorted(findings, key=lambda finding: finding.what not in LEAK_FINDINGS), audit.skipped)
+    return Audit(sorted(findings, key=lambda finding: finding.check not in LEAK_FINDINGS), audit.skipped)

@@ -208,14 +208,14 @@ def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
     if differing_data:
         text = f"the runs do not use the same {' and '.join(differing_data)}"
         yield Finding(
-            "all runs", "other data", True, len(facts_by_run), text, grid=_facts_grid(facts_by_run, differing_data)
+            "all runs", "other data", True, len(facts_by_run), text, table=_facts_grid(facts_by_run, differing_data)
         )
     walkers = {name: facts for name, facts in facts_by_run.items() if facts["graph"]}
     unlike = differing_facts(walkers, WALKER_FACTS)
     if unlike:
         text = f"{join_names(list(walkers))} are graph retrievers with different inputs: {_join_with_and(unlike)}"
         grid = _facts_grid(walkers, unlike)
-        yield Finding("all runs", "footing", True, len(walkers), text, grid=grid, remedy=_comparability_remedy(unlike))
+        yield Finding("all runs", "footing", True, len(walkers), text, table=grid, remedy=_comparability_remedy(unlike))
     unequal = [name for name in differing_facts(facts_by_run, COMPARED_FACTS) if name not in (*differing_data, *unlike)]
     if unequal:
         has_same_inputs = len(walkers) > 1 and not unlike
@@ -224,7 +224,7 @@ def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
             f"the runs differ in {_join_with_and(unequal)}, so a difference in scores is the effect of all of these "
             f"together"
         )
-        yield Finding("all runs", "footing", False, len(facts_by_run), text, grid=_facts_grid(facts_by_run, unequal))
+        yield Finding("all runs", "footing", False, len(facts_by_run), text, table=_facts_grid(facts_by_run, unequal))
     if not (differing_data or unlike or unequal):
         same = [name for name in COMPARED_FACTS if next(iter(facts_by_run.values()))[name]]
         yield Finding(

@@ -145,7 +145,7 @@ def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
             f"{len(more)} of {pluralise(len(relevant), 'query')} with more than {measure.cutoff:g} relevant documents: "
             f"{measure} cannot exceed {ceiling:.4f}, where recall(of=capped)@{measure.cutoff:g} can reach 1",
             first_few([names[i] for i in more.tolist()]),
-            grid=FindingTable(["run", str(measure), "share of the ceiling"], reached, ["name", "score", "share"]),
+            table=FindingTable(["run", str(measure), "share of the ceiling"], reached, ["name", "score", "share"]),
             remedy=f"report recall(of=capped)@{measure.cutoff:g} or a deeper cutoff as well",
         )
 
@@ -222,7 +222,7 @@ def _shallow_run_finding(evidence: AuditInput, run: str, deepest: int, short: li
         len(short),
         f"no query has more than {pluralise(deepest, 'document')}, so {', '.join(map(str, short))} cannot be "
         f"computed from this run: the scores are those at depth {deepest}",
-        grid=FindingTable(["requested", "score", "at run depth", "score"], [list(row) for row in rows]),
+        table=FindingTable(["requested", "score", "at run depth", "score"], [list(row) for row in rows]),
         remedy=f"create a run of depth {max(map(_rank_cutoff, short))}, or report {', '.join(map(str, cut))}",
     )
 
@@ -266,7 +266,7 @@ def check_unjudged(evidence: AuditInput) -> Iterator[Finding]:
             f"{format_number(shares[high], 'share')} of its top {DEFAULT_TOP} documents are unjudged, but "
             f"{format_number(shares[low], 'share')} of "
             f"{low}'s: the judgments cover the two runs unequally, and unjudged documents count as not relevant",
-            grid=FindingTable(
+            table=FindingTable(
                 ["run", f"unjudged in {DEFAULT_TOP}"],
                 list(shares.items()),
                 ["name", "share"],
@@ -390,6 +390,6 @@ def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Findi
         round(unjudged_share(judged, DEFAULT_TOP) * float(np.minimum(judged.retrieved, DEFAULT_TOP).sum())),
         message,
         effect=f"{effect} (grade {median:g})" if effect else "",
-        grid=FindingTable(["measure", "top", "unjudged", "score", "judged only", "if relevant"], rows),
+        table=FindingTable(["measure", "top", "unjudged", "score", "judged only", "if relevant"], rows),
         data={"unjudged": unjudged_share(judged, DEFAULT_TOP), "top": DEFAULT_TOP},
     )

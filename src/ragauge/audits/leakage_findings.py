@@ -62,7 +62,7 @@ def leaking_field_finding(
         f"{pluralise(len(result.query_auc), 'query')} (p {result.p:.2g}); a mark on every relevant document would have "
         f"{mark:.4f}, the query words have {text.mean():.4f} (p of the difference {result.p_text:.2g}){ranked_by}",
         effect=f"{first} of a ranking {name} {scores[name].means[first]:.4f}{run_scores_text}",
-        grid=FindingTable(["ranking", *names, "rank correlation"], rows),
+        table=FindingTable(["ranking", *names, "rank correlation"], rows),
         data={"leak": leak, "ranked_by": behind},
     )
 
@@ -179,7 +179,7 @@ def predictors_finding(
         False,
         len(telling),
         message,
-        grid=FindingTable(["predictor", "AUC", "p", "p against text"], rows),
+        table=FindingTable(["predictor", "AUC", "p", "p against text"], rows),
     )
 
 

@@ -44,10 +44,10 @@ def build_report(audit: Audit, *, all_findings: bool = False) -> Report:
 
     With `all_findings`, a terminal shows every finding without a problem, and its table.
     """
-    expected = [finding for finding in audit.findings if finding.what == EXPECTED_FINDING]
-    problems = [finding for finding in audit.problems if finding.what != EXPECTED_FINDING]
-    presets = [finding for finding in audit.findings if finding.what == CONVENTIONS_FINDING and not finding.problem]
-    passed = [f for f in audit.findings if not f.problem and f.what not in FINDINGS_WITH_TABLE]
+    expected = [finding for finding in audit.findings if finding.check == EXPECTED_FINDING]
+    problems = [finding for finding in audit.problems if finding.check != EXPECTED_FINDING]
+    presets = [finding for finding in audit.findings if finding.check == CONVENTIONS_FINDING and not finding.problem]
+    passed = [f for f in audit.findings if not f.problem and f.check not in FINDINGS_WITH_TABLE]
     subjects = list(dict.fromkeys(finding.subject for finding in problems))
     sections = [
         Section("expected", "Expected scores", _finding_blocks(expected), "Expected scores"),
@@ -71,7 +71,7 @@ def build_report(audit: Audit, *, all_findings: bool = False) -> Report:
         Section(
             "evidence",
             "Evidence without a problem",
-            [table for finding in passed for table in _evidence_tables(finding, f"{finding.what}: {finding.subject}")],
+            [table for finding in passed for table in _evidence_tables(finding, f"{finding.check}: {finding.subject}")],
             formats=ALL_FORMATS if all_findings else FILES_ONLY,
         ),
         Section("skipped", "Skipped checks", _skipped_blocks(audit), "Skipped"),
@@ -113,14 +113,14 @@ def _message_with_examples(finding: Finding) -> str:
 
 
 def _evidence_tables(finding: Finding, title: str = "") -> list[Table]:
-    if finding.grid is None or not finding.grid.rows:
+    if finding.table is None or not finding.table.rows:
         return []
-    table = table_of_finding(finding.grid, title, finding.what.replace(" ", "-"))
-    return [replace(table, note=TABLE_NOTES.get(finding.what, ""))]
+    table = table_of_finding(finding.table, title, finding.check.replace(" ", "-"))
+    return [replace(table, note=TABLE_NOTES.get(finding.check, ""))]
 
 
 def _build_passed_table(findings: Sequence[Finding]) -> Table:
-    rows: list[Row] = [[f.what, f.subject, _message_with_examples(f)] for f in findings]
+    rows: list[Row] = [[f.check, f.subject, _message_with_examples(f)] for f in findings]
     return Table("passed", [Column("check", "name"), Column("subject", "name"), Column("result")], rows, group_by=0)
 
 
@@ -128,8 +128,8 @@ def _condense_passed(findings: Sequence[Finding]) -> Table:
     """Build the table of findings without a problem; checks of many subjects share a row."""
     rows: list[Row] = []
     shared: dict[tuple[str, ...], list[str]] = {}
-    for kind in dict.fromkeys(finding.what for finding in findings):
-        several = [finding for finding in findings if finding.what == kind]
+    for kind in dict.fromkeys(finding.check for finding in findings):
+        several = [finding for finding in findings if finding.check == kind]
         if len(several) > MAX_SUBJECTS:
             shared.setdefault(tuple(finding.subject for finding in several), []).append(kind)
             continue

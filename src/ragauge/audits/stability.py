@@ -155,7 +155,7 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
             f"established"
         )
         yield Finding(
-            best, "enough queries", True, len(undetected), message, grid=grid, remedy=_power_remedy(undetected)
+            best, "enough queries", True, len(undetected), message, table=grid, remedy=_power_remedy(undetected)
         )
     if detected:
         minimum, needed = (
@@ -170,10 +170,10 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
             f"difference is smaller than what {pluralise(n, 'query')} detect with 80% power ({minimum}): its size is "
             f"uncertain; {needed} queries would detect it"
         )
-        yield Finding(best, "enough queries", False, len(detected), message, grid=grid)
+        yield Finding(best, "enough queries", False, len(detected), message, table=grid)
     if not small:
         message = f"{n} queries are enough to detect the differences between {best} and the others by {first}"
-        yield Finding(best, "enough queries", False, 0, message, grid=grid)
+        yield Finding(best, "enough queries", False, 0, message, table=grid)
 
 
 def _runs_text(estimates: Mapping[str, PowerEstimate]) -> str:

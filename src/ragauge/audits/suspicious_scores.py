@@ -74,7 +74,7 @@ def _oracle_findings(evidence: AuditInput, run: str, measures: list[Measure], or
             len(rows),
             f"equal to the oracle by {join_names([str(row[0]) for row in rows])}: check whether the run has seen the "
             f"judgments, or the queries were generated from their answers",
-            grid=FindingTable(["measure", "run", "oracle", "its documents in random order"], rows),
+            table=FindingTable(["measure", "run", "oracle", "its documents in random order"], rows),
         )
 
 

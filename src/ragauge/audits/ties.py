@@ -207,7 +207,7 @@ def _score_width_findings(evidence: AuditInput, name: str, table: pl.DataFrame) 
         more,
         f"{pluralise(more, 'score')} that differ as doubles are tied as 32-bit floats (trec_eval 9, pytrec_eval, BEIR)",
         effect=format_changes(before.measures, list_means(before), list_means(after)),
-        grid=sensitivity.grid(
+        table=sensitivity.grid(
             as_doubles=[before.means[measure] for measure in chosen],
             as_32_bit=[after.means[measure] for measure in chosen],
         ),

@@ -80,7 +80,7 @@ def _data_table(findings: Sequence[Finding]) -> Table:
     """Build the table for CSV: one row per finding."""
     columns = [Column(name) for name in ("subject", "what", "problem", "count", "message", "examples")]
     rows: list[Row] = [
-        [finding.subject, finding.what, finding.problem, finding.count, finding.message, ", ".join(finding.examples)]
+        [finding.subject, finding.check, finding.problem, finding.count, finding.message, ", ".join(finding.examples)]
         for finding in findings
     ]
     return Table("findings", columns, rows)

@@ -44,26 +44,6 @@ MAX_CHANGED_QUERIES = 10
 NOT_LATEX = ALL_FORMATS - {"latex"}
 UNREPORTED_CONVENTIONS = ("", "default", "as given")
 """Conventions that are not worth mentioning in a caption."""
-PAPER_MEASURE_NAMES = {
-    "ndcg": "nDCG",
-    "dcg": "DCG",
-    "alpha_ndcg": "alpha-nDCG",
-    "map": "MAP",
-    "gm_map": "GMAP",
-    "mrr": "MRR",
-    "precision": "P",
-    "recall": "Recall",
-    "f1": "F1",
-    "hit_rate": "Hit rate",
-    "r_precision": "R-Prec",
-    "rbp": "RBP",
-    "err": "ERR",
-    "err_ia": "ERR-IA",
-    "infap": "infAP",
-    "judged": "Judged",
-    "unjudged": "Unjudged",
-    "subtopic_recall": "S-Recall",
-}
 """Names of measures in papers. Other measures keep their ragauge name."""
 
 
@@ -184,8 +164,10 @@ def to_paper_name(measure: str) -> str:
     ['nDCG@10', 'Recall(of=capped)@5', 'Hit rate@1', 'my_own@3']
     """
     known_measure = find_measure(measure)
-    name = "" if known_measure is None else known_measure.spec.name
-    return PAPER_MEASURE_NAMES.get(name, name) + measure.removeprefix(name)
+    if known_measure is None:
+        return measure
+    spec = known_measure.spec
+    return (spec.paper or spec.name) + measure.removeprefix(spec.name)
 
 
 def describe_means(counts: Sequence[int], dataset: str, convention: str) -> str:

@@ -21,8 +21,10 @@ from ragauge.stats.repeated_trials import Variation
 from ragauge.stats.smallest_k import SmallestK
 
 
-# A run has the manifest that is written; it is read back as `told`.
-@json_form(omitted=("run",), renamed={"told": "manifest"}, derived=("manifest",), optional=("scores", "times"))
+# A run has the manifest that is written; it is read back as `stated_manifest`.
+@json_form(
+    omitted=("run",), renamed={"stated_manifest": "manifest"}, derived=("manifest",), optional=("scores", "times")
+)
 @dataclass(frozen=True, eq=False)
 class SystemSummary:
     """Summary of one system: scores, latencies, costs and failures."""
@@ -41,7 +43,7 @@ class SystemSummary:
     """Other values by name, which includes the unit: `build_seconds`, `cold_ms`, `index_size_bytes`."""
     failed: Mapping[str, str] = field(default_factory=dict)
     """`{query: error}` of the failed queries. Each counts as an empty ranking."""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    stated_manifest: Mapping[str, Any] = field(default_factory=dict)
     """Provenance stated by a result file, for systems without a run."""
     variation: Mapping[str, Variation] = field(default_factory=dict)
     """Variance components by measure, if there are several trials with different results."""
@@ -86,7 +88,7 @@ class SystemSummary:
     @property
     def manifest(self) -> Mapping[str, Any]:
         """Provenance of the run; empty if unknown."""
-        return self.told if self.run is None else self.run.manifest
+        return self.stated_manifest if self.run is None else self.run.manifest
 
     @property
     def run_date(self) -> RunDate | None:
@@ -217,7 +219,8 @@ class Overview(TabularResult):
     def without_queries(self) -> Overview:
         """Return the overview without scores, latencies and texts of single queries."""
         entries = {
-            name: replace(entry, scores=(), times={}, told=entry.manifest) for name, entry in self.entries.items()
+            name: replace(entry, scores=(), times={}, stated_manifest=entry.manifest)
+            for name, entry in self.entries.items()
         }
         return replace(self, entries=entries, queries={}, tags={})
 

@@ -24,13 +24,14 @@ class FindingTable(NamedTuple):
     """Style of each column, as in `ragauge.output.tables.Column`; empty to infer it from the values."""
 
 
+@json_form(renamed={"check": "what", "table": "grid"})
 @dataclass(frozen=True)
 class Finding:
     """One result of a check of data or runs."""
 
     subject: str
     """File or run that the finding is about."""
-    what: str
+    check: str
     """Short name of the check."""
     problem: bool
     """Whether it should be fixed; otherwise it is only descriptive."""
@@ -41,7 +42,7 @@ class Finding:
     examples: Sequence[str] = field(default=())
     effect: str = ""
     """Effect on the score in one sentence with numbers; empty if there is none or if it is unknown."""
-    grid: FindingTable | None = None
+    table: FindingTable | None = None
     """Evidence as a table, if it has more than one number."""
     remedy: str = ""
     """What to do about it, in the imperative; every problem that an audit finds has one."""

@@ -39,7 +39,7 @@ def find_claim_states(sample: Sample, verdicts: Verdicts | None, text: str) -> l
         state = decide_claim_state(support) if is_judged else "not asked"
         if sample.contexts == () and is_judged and support is None and unscored is None:
             state = "absent"
-        reason = "" if support is not None or unscored is None else unscored.why
+        reason = "" if support is not None or unscored is None else unscored.reason
         states.append(ClaimState(claim.id, claim.text, claim.sentence, state, support, reason))
     return states
 

@@ -123,7 +123,8 @@ def _sample_details(sample: Sample, verdicts: Verdicts | None, chunks: list[Any]
                 text: [clip_text(sentence) for sentence in sentences] for text, sentences in verdicts.left_out.items()
             },
             "unscored": [
-                [item, clip_text(missing.why), clip_text(missing.reply)] for item, missing in verdicts.unscored.items()
+                [item, clip_text(missing.reason), clip_text(missing.reply)]
+                for item, missing in verdicts.unscored.items()
             ],
         }
     context_details = {"chunks": chunks, "given": sample.contexts is not None}

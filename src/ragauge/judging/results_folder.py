@@ -107,7 +107,7 @@ def write_judged_folder(judged: JudgedSamples, folder: str | Path) -> tuple[list
     _write_text(path / "report.md", render_markdown([report]))
     files, notes = [SAMPLES_FILE, VERDICTS_FILE, SCORES_FILE, "report.md"], []
     try:
-        _write_text(path / "report.html", render_page([report], load_vega_script()))
+        _write_text(path / "report.html", render_page([report], load_vega_script))
         files.append("report.html")
     except MissingExtra as missing:
         notes.append(f"no report.html: {missing.message} ({missing.hint})")

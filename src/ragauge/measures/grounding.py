@@ -80,7 +80,7 @@ class AnswerMeasureInput:
             raise MissingVerdict(ABSENT_REASONS[text])
         without = self.verdicts.unscored.get(f"claims {text}")
         if without is not None or text not in self.verdicts.claims:
-            raise MissingVerdict(f"the claims of the {text} are unknown: {(without or NOT_JUDGED).why}")
+            raise MissingVerdict(f"the claims of the {text} are unknown: {(without or NOT_JUDGED).reason}")
         return self.verdicts.claims[text]
 
     def require_claims(self, text: str) -> Sequence[Claim]:
@@ -117,7 +117,7 @@ class AnswerMeasureInput:
         unscored = self.verdicts.unscored.get(f"support {claim}")
         support = self.verdicts.support.get(claim)
         if unscored is not None or support is None:
-            return (unscored or NOT_JUDGED).why
+            return (unscored or NOT_JUDGED).reason
         supporting, contradicting, joint = set(support.by), set(support.against), set(support.together)
         known_sources = {*self.sources, OTHER_TEXT[text]} | ({ALL_CONTEXTS} if self.sources else set())
         if (supporting | contradicting) - known_sources | joint - self.sources:
@@ -132,7 +132,7 @@ class AnswerMeasureInput:
         """Return whether each of the first chunks is useful; None means all chunks."""
         chunks = self.contexts()[:first]
         reasons = [
-            self.verdicts.unscored.get(f"useful {chunk}", NOT_JUDGED).why
+            self.verdicts.unscored.get(f"useful {chunk}", NOT_JUDGED).reason
             for chunk in chunks
             if chunk in self.sources
             and (chunk not in self.verdicts.useful or f"useful {chunk}" in self.verdicts.unscored)
@@ -307,7 +307,7 @@ def answer_relevance(case: AnswerMeasureInput) -> float:
     """
     verdicts = case.verdicts
     if "questions" in verdicts.unscored:
-        raise MissingVerdict(f"no questions were generated: {verdicts.unscored['questions'].why}")
+        raise MissingVerdict(f"no questions were generated: {verdicts.unscored['questions'].reason}")
     if verdicts.refusal is None and not verdicts.questions:
         raise MissingVerdict("no questions were generated: not judged")
     if verdicts.refusal is None:

@@ -127,7 +127,7 @@ def render_html_table(table: PageTable, label: str = "Table", css_class: str = "
 def _render_head(table: PageTable, column: int) -> str:
     text = escape_html(table.header[column])
     content = f'<button type="button" data-column="{column}">{text}</button>' if table.sortable else text
-    numeric = ' class="n"' if table.numeric[column] else ""
+    numeric = ' class="n"' if column and table.numeric[column] else ""
     order = ' aria-sort="none"' if table.sortable else ""
     return f'<th scope="col"{numeric}{order}>{content}</th>'
 
@@ -182,7 +182,7 @@ def _tables_of_block(block: Block) -> list[Table]:
             Table(
                 "findings",
                 columns,
-                [[finding.what, finding.subject, finding.message, finding.remedy] for finding in problems],
+                [[finding.check, finding.subject, finding.message, finding.remedy] for finding in problems],
             )
         ]
     return []

@@ -112,13 +112,13 @@ def _render_findings(block: Findings) -> list[str]:
     for finding in block.findings:
         if not finding.problem:
             continue
-        lines.append(f"- **{escape_markdown(finding.what)}**{_subject(finding)}: {escape_markdown(finding.message)}")
+        lines.append(f"- **{escape_markdown(finding.check)}**{_subject(finding)}: {escape_markdown(finding.message)}")
         if finding.examples:
             lines.append(f"  Examples: {escape_markdown('; '.join(finding.examples[: block.max_examples]))}")
         lines += [f"  Effect: {escape_markdown(finding.effect)}"] if finding.effect else []
         lines += [f"  Remedy: {escape_markdown(finding.remedy)}"] if finding.remedy else []
     lines += [
-        f"- {escape_markdown(finding.what)}{_subject(finding)}: {escape_markdown(finding.message)}"
+        f"- {escape_markdown(finding.check)}{_subject(finding)}: {escape_markdown(finding.message)}"
         for finding in block.findings
         if not finding.problem
     ]

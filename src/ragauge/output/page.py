@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ragauge.output.html_tables import prepare_table
-from ragauge.output.page_assets import compress_json, render_template
+from ragauge.output.page_assets import compress_json, render_template, vega_script
 from ragauge.output.report import (
     Chart,
     Charts,
@@ -55,10 +55,10 @@ class PageSection(NamedTuple):
     """Whether charts are next to the first block on a wide page."""
 
 
-def render_page(reports: Sequence[Report], vega: str | None = None) -> str:
+def render_page(reports: Sequence[Report], load_vega: Callable[[], str] = vega_script) -> str:
     """Render reports as one HTML page.
 
-    `vega` is the result of `load_vega_script`, if already loaded.
+    `load_vega` returns the script that draws charts; it is called if there are any.
     """
     is_single = len(reports) == 1
     reports = with_unique_kinds([clean_texts(report) for report in flatten_reports(reports)])
@@ -75,7 +75,13 @@ def render_page(reports: Sequence[Report], vega: str | None = None) -> str:
         *section_entries,
         *_navigation_entries(reports[len(section_entries) > 0 :], grouped[len(section_entries) > 0 :]),
     ]
-    provenance = PageSection(PROVENANCE_SECTION, "Provenance", "Provenance", [])
+    provenance = [
+        prepare_table(table_of_facts(format_provenance(facts), title))
+        for title, facts in split_shared_provenance(reports)
+        if facts
+    ]
+    notes = list(dict.fromkeys(note for report in reports for note in report.notes))
+    last = [PageSection(PROVENANCE_SECTION, "Provenance", "Provenance", [])] if provenance or notes else []
     return render_template(
         {
             "title": first.title if is_single else "Reports",
@@ -85,21 +91,17 @@ def render_page(reports: Sequence[Report], vega: str | None = None) -> str:
             "summary": first.summary if is_single else "",
             "details": first.details if is_single else [report.summary for report in reports],
             "cards": first.cards if is_single else [],
-            "navigation": [*entries, provenance],
-            "targets": {section.id for section in (*sections, provenance)},
+            "navigation": [*entries, *last],
+            "targets": {section.id for section in (*sections, *last)},
             "prefix": f"{first.kind}-",
             "sections": sections,
-            "provenance": [
-                prepare_table(table_of_facts(format_provenance(facts), title))
-                for title, facts in split_shared_provenance(reports)
-                if facts
-            ],
-            "notes": list(dict.fromkeys(note for report in reports for note in report.notes)),
+            "provenance": provenance,
+            "notes": notes,
         },
         charts,
         {explorer.name: explorer.settings for explorer in explorers},
         {key: text for explorer in explorers for key, text in compress_payloads(explorer).items()},
-        vega=vega,
+        vega=load_vega() if charts else "",
         scripts=["explorer.js"] if explorers else [],
     )
 
@@ -169,7 +171,7 @@ def _page_findings(block: Findings) -> Mapping[str, Any]:
         if not finding.problem:
             message = f"{finding.subject}: {finding.message}" if finding.subject else finding.message
             effect = f"; {finding.effect}" if finding.effect and finding.effect not in message else ""
-            messages_by_check.setdefault(finding.what, []).append(message + effect)
+            messages_by_check.setdefault(finding.check, []).append(message + effect)
     return {
         "problems": [finding for finding in block.findings if finding.problem],
         "others": messages_by_check,

@@ -45,17 +45,18 @@ def render_template(
     data: Mapping[str, Any] | None = None,
     packed: Mapping[str, str] | None = None,
     *,
-    vega: str | None = None,
+    vega: str = "",
     scripts: Sequence[str] = (),
 ) -> str:
     """Render the page template with its parts, charts, data and scripts.
 
-    `scripts` are files that only some pages need. The template escapes its parts.
+    `vega` is the script that draws charts, and `scripts` are files that only some pages need. The template escapes its
+    parts.
     The content security policy allows scripts only by hash, so that injected scripts do not run.
     """
     from markupsafe import Markup
 
-    code = [vega or vega_script(), *map(_read_template, ("page.js", *scripts))]
+    code = [*([vega] if vega else []), *map(_read_template, ("page.js", *scripts))]
     style = _read_template("page.css") + PAGE_STYLESHEET
     specs = {f"{name}-{i}": panel.spec for name, chart in charts.items() for i, panel in enumerate(chart.panels)}
     blocks = {**(data or {}), "charts": specs}

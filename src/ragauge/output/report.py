@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 ALL_FORMATS = frozenset({"terminal", "markdown", "html", "latex"})
-"""Formats that render sections. CSV has one table of a result instead (`ResultReporter.tables`)."""
+"""Formats that render sections; LaTeX only their tables. CSV has one table of a result (`ResultReporter.tables`)."""
 FILES_ONLY = ALL_FORMATS - {"terminal"}
 PAGE_ONLY = frozenset({"html"})
 
@@ -172,7 +172,7 @@ class TableBuilder(NamedTuple):
 
 @dataclass(frozen=True)
 class ResultReporter:
-    """How results of one type are reported. Every `report.py` defines one; `reports/registry.py` lists them."""
+    """How results of one type are reported. Every `report.py` defines one; `RESULT_MODULES` lists them."""
 
     build_report: Callable[[Any], Report]
     tables: Mapping[str, TableBuilder]

@@ -324,7 +324,7 @@ def table_of_findings(findings: Sequence[Finding], subject: str) -> Table:
     rows: list[Row] = [
         [
             finding.subject,
-            finding.what,
+            finding.check,
             int(finding.problem),
             finding.count,
             finding.message,

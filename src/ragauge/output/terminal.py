@@ -123,7 +123,7 @@ def _render_findings(block: Findings) -> list[RenderableType]:
         _finding_line(("!", "bold red"), finding, block.max_examples) for finding in block.findings if finding.problem
     ]
     other_findings = [finding for finding in block.findings if not finding.problem and finding.count]
-    clean_checks = list(dict.fromkeys(f.what for f in block.findings if not f.problem and not f.count))
+    clean_checks = list(dict.fromkeys(f.check for f in block.findings if not f.problem and not f.count))
     lines += [_finding_line(("·", "dim"), finding, min(1, block.max_examples)) for finding in other_findings]
     if clean_checks:
         lines.append(_marked_line(("·", "dim"), "no problem", [Text(", ".join(clean_checks), overflow="fold")]))
@@ -142,7 +142,7 @@ def _finding_line(mark: tuple[str, str], finding: Finding, max_examples: int) ->
         text.append(Text(f"effect: {one_line(finding.effect)}", style="italic", overflow="fold"))
     if finding.remedy:
         text.append(Text(f"remedy: {one_line(finding.remedy)}", overflow="fold"))
-    return _marked_line(mark, finding.what, text)
+    return _marked_line(mark, finding.check, text)
 
 
 def _dim_text(text: str) -> Text:

@@ -269,6 +269,11 @@ def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -
     names, baseline = settings.measure_names, settings.baseline
     if isinstance(overview_input, Experiment):
         return inputs_from_experiment(overview_input, baseline, names, rules)
+    if not isinstance(overview_input, str | Path | Iterable):
+        raise BadInput(
+            f"{type(overview_input).__name__} is not a result that has a report",
+            hint="pass a result of ragauge, the folder of a run, or paths of judgments and runs",
+        )
     files = [str(path) for path in ([overview_input] if isinstance(overview_input, str | Path) else overview_input)]
     layout_inputs = inputs_from_layouts(files, baseline, names)
     if layout_inputs is None:
@@ -392,7 +397,9 @@ def _add_known_timings(
         speed = summary.speed or (
             Speed(latencies, math.nan, latencies["total"].n, 0, 0) if "total" in latencies else None
         )
-        summaries[name] = replace(entry, speed=speed, times=summary.times, costs=summary.costs, told=summary.told)
+        summaries[name] = replace(
+            entry, speed=speed, times=summary.times, costs=summary.costs, stated_manifest=summary.stated_manifest
+        )
     return summaries
 
 

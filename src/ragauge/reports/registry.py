@@ -120,7 +120,7 @@ def _supply_texts(result: Result) -> Mapping[str, Any]:
 
 
 def _results_to_page(results: Results) -> str:
-    return render_page(build_reports(results), load_vega_script())
+    return render_page(build_reports(results), load_vega_script)
 
 
 def _render_reports(render: Callable[[Sequence[Report]], str], results: Results) -> str:

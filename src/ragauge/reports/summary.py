@@ -48,7 +48,7 @@ class _LeakSummary(NamedTuple):
 def _find_worst_leak(overview: Overview) -> _LeakSummary | None:
     """Return the worst leak, preferring one that a run ranks by, or None."""
     problems = [] if overview.audit is None else overview.audit.problems
-    leaks = [finding for finding in problems if finding.what in LEAK_FINDINGS]
+    leaks = [finding for finding in problems if finding.check in LEAK_FINDINGS]
     if not leaks:
         return None
     used = [finding for finding in leaks if finding.data["ranked_by"]]
@@ -315,7 +315,7 @@ def _audit_doubts(overview: Overview, best: str) -> list[str]:
     problems = len(overview.audit.problems)
     doubts = [f"the audit found {pluralise(problems, 'problem')}"] if problems else []
     for finding in overview.audit.findings:
-        if finding.what == "unjudged" and finding.subject == best and finding.data["unjudged"] >= MIN_UNJUDGED_SHARE:
+        if finding.check == "unjudged" and finding.subject == best and finding.data["unjudged"] >= MIN_UNJUDGED_SHARE:
             doubts.append(f"{finding.data['unjudged']:.0%} of the top {finding.data['top']} documents are unjudged")
     return doubts
 

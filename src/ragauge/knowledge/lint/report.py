@@ -36,7 +36,7 @@ def summarise_lint(result: Lint) -> str:
     documents = pluralise(result.documents, "document")
     if not result.problems:
         return f"No problem in {documents}.{skipped}"
-    names = [f"{finding.what} ({finding.count:,})" if finding.count else finding.what for finding in result.problems]
+    names = [f"{finding.check} ({finding.count:,})" if finding.count else finding.check for finding in result.problems]
     return f"{pluralise(len(names), 'problem')} in {documents}: {', '.join(names)}.{skipped}"
 
 
@@ -72,8 +72,8 @@ def _findings_section(result: Lint, *, all_findings: bool) -> Section:
     for finding in result.findings:
         label = _finding_label(finding, result)
         # The subject of most findings is the corpus, which the title names; a label may name it too.
-        is_named = finding.subject == result.corpus or label != finding.what
-        findings.append(replace(finding, what=label, subject="" if is_named else finding.subject))
+        is_named = finding.subject == result.corpus or label != finding.check
+        findings.append(replace(finding, check=label, subject="" if is_named else finding.subject))
     max_examples = max((len(finding.examples) for finding in findings), default=0)
     return Section(
         "findings", "Findings", [Findings(findings, result.skipped, max_examples if all_findings else 3)], "Findings"
@@ -87,18 +87,18 @@ def _finding_label(finding: Finding, result: Lint) -> str:
     >>> _finding_label(files[0], Lint("docs", 3, files)), _finding_label(files[0], Lint("docs", 3, files[:1]))
     ('orphans (test.tsv)', 'orphans')
     """
-    subjects = {other.subject for other in result.findings if other.what == finding.what}
+    subjects = {other.subject for other in result.findings if other.check == finding.check}
     if len(subjects) == 1 or finding.subject == result.corpus:
-        return finding.what
-    return f"{finding.what} ({finding.subject.rpartition('/')[2]})"
+        return finding.check
+    return f"{finding.check} ({finding.subject.rpartition('/')[2]})"
 
 
 def _evidence_section(result: Lint) -> Section:
     """Tables of evidence, and all examples."""
     blocks: list[Block] = [
-        table_of_finding(finding.grid, finding.what, finding.what)
+        table_of_finding(finding.table, finding.check, finding.check)
         for finding in result.problems
-        if finding.grid is not None
+        if finding.table is not None
     ]
     examples = [[_finding_label(finding, result), text] for finding in result.findings for text in finding.examples]
     if examples:

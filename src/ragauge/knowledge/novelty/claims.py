@@ -56,7 +56,7 @@ async def judge_claims(
         if index in texts:
             judged[index] = await _judge_texts(index, texts[index], list(sources_of[index]))
         else:  # extraction of a chunk succeeds or fails as a whole
-            why = next(iter(extracted[index].unscored.values())).why
+            why = next(iter(extracted[index].unscored.values())).reason
             judged[index] = [DocumentClaim(chunks.text(index), UNSCORED, why=f"its claims were not extracted: {why}")]
         report_step()
 
@@ -74,7 +74,7 @@ async def judge_claims(
         return [
             _to_document_claim(text, verdicts.verdicts[name], names)
             if name in verdicts.verdicts
-            else DocumentClaim(text, UNSCORED, why=verdicts.unscored[name].why)
+            else DocumentClaim(text, UNSCORED, why=verdicts.unscored[name].reason)
             for name, text in claim_texts.items()
         ]
 

@@ -381,7 +381,7 @@ def _build_system_summary(
         and column not in redundant
     }
     speed = build_speed({"total": latency}, throughput=figures.get("qps_single_thread", math.nan))
-    return SystemSummary(name, means, speed=speed, costs=costs, told=manifest)
+    return SystemSummary(name, means, speed=speed, costs=costs, stated_manifest=manifest)
 
 
 def _build_overview(
@@ -392,7 +392,7 @@ def _build_overview(
     measures = [measure for measure in layout_measures if any(measure in entry.means for entry in entries.values())]
     if not measures:
         raise BadInput("no result has a quality measure", file=source.label, hint="add one such as quality_recall@10")
-    dataset_names = {str(entry.told["dataset"]["name"] or "") for entry in entries.values()}
+    dataset_names = {str(entry.stated_manifest["dataset"]["name"] or "") for entry in entries.values()}
     if any(value == 0 for entry in entries.values() for value in values_by_column(entry, convention).values()):
         notes = [*notes, "RAGdbEval writes 0 for what it did not measure: a 0 here may mean that"]
     if len(dataset_names) > 1:
@@ -433,7 +433,7 @@ def benchmark_overview(result: StoreBenchmark, convention: str = CODE_CONVENTION
         speed = Speed({"total": configuration.latency}, configuration.qps, configuration.latency.n, 0, 0)
         means = _configuration_means(result, configuration, MEASURES_BY_CONVENTION[convention])
         entries[name] = SystemSummary(
-            name, means, speed=speed, costs=_configuration_costs(result, configuration), told=provenance
+            name, means, speed=speed, costs=_configuration_costs(result, configuration), stated_manifest=provenance
         )
     failures = {str(failure.configuration): f"{failure.stage}: {failure.message}" for failure in result.failures}
     created = str(result.provenance.get("made") or "")

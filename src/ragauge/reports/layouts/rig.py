@@ -114,7 +114,7 @@ def read_rig_report(path: str) -> Overview:
                 notes.append(f"the interval of {name} has another level and is left out")
         means[to_canonical_measure(name)] = Mean(scores.means[name], n, low, high)
     name = provenance["store_kind"] or source.stem
-    entry = SystemSummary(name, means, [with_canonical_measures(scores, name)], told=provenance)
+    entry = SystemSummary(name, means, [with_canonical_measures(scores, name)], stated_manifest=provenance)
     rounds = next(iter(provenance["iterations"].values()), 10_000)
     return Overview(
         source.stem,
@@ -142,13 +142,13 @@ def render_rig_report(overview: Overview) -> str:
     (entry,) = overview.entries.values()
     about = {
         "dataset_id": find_dataset_name(overview, entry),
-        "store_kind": entry.told.get("store_kind", entry.name),
+        "store_kind": entry.stated_manifest.get("store_kind", entry.name),
         "judge_fingerprint": entry.scores[0].judge or None,
     }
     report: dict[str, Any] = {key: value for key, value in about.items() if value is not None}
     report["metrics"] = [_metric_entry(overview, entry, measure) for measure in names if measure in entry.means]
-    if entry.told.get("freshness") is not None:
-        report["freshness"] = entry.told["freshness"]
+    if entry.stated_manifest.get("freshness") is not None:
+        report["freshness"] = entry.stated_manifest["freshness"]
     return to_json(report)
 
 
@@ -202,7 +202,7 @@ def to_rig_interval(overview: Overview, entry: SystemSummary, measure: str) -> d
     mean = entry.means[measure]
     if math.isnan(mean.low) or math.isnan(mean.high):
         return None
-    rounds = entry.told.get("iterations", {}).get(measure, overview.rounds)
+    rounds = entry.stated_manifest.get("iterations", {}).get(measure, overview.rounds)
     return {"lower": mean.low, "upper": mean.high, "level": overview.confidence, "iterations": rounds}
 
 
@@ -310,7 +310,7 @@ def read_rig_diff(path: str) -> Overview:
             means[system][measure] = Mean(stated_mean, _count_mean_queries(stated_mean, changes[system]), low, high)
     entries = {
         system: SystemSummary(
-            system, means[system], _scores_from_columns(system, values[system]), told=provenance[system]
+            system, means[system], _scores_from_columns(system, values[system]), stated_manifest=provenance[system]
         )
         for system in DIFF_SYSTEMS
         if means[system]

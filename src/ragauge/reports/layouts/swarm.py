@@ -94,7 +94,7 @@ def read_swarm(path: str) -> Overview:
         seconds = np.concatenate(latencies) if latencies else np.zeros(0)
         times = {"total": seconds[~np.isnan(seconds)] * 1000} if not np.isnan(seconds).all() else {}
         means = _means_over_seeds(trials, layout_measures.measures)
-        entries[name] = SystemSummary(name, means, trials, times=times, told={"seeds": list(seeds[name])})
+        entries[name] = SystemSummary(name, means, trials, times=times, stated_manifest={"seeds": list(seeds[name])})
     measures = [name for name in layout_measures.measures if any(name in entry.means for entry in entries.values())]
     for query, count in _read_relevant_counts(rows).items():
         tags.setdefault(query, {})["gt_count"] = str(count)
@@ -124,7 +124,7 @@ def render_swarm(overview: Overview) -> str:
         latencies = find_latencies_s(entry)
         n_trials = 1 + max((trial for _, trial in latencies), default=0) if len(entry.scores) == 1 else 1
         trials = [*entry.scores] * n_trials
-        labels = entry.told.get("seeds") or range(len(trials))
+        labels = entry.stated_manifest.get("seeds") or range(len(trials))
         for trial, (label, scores) in enumerate(zip(labels, trials, strict=True)):
             columns = {
                 column_name: scores.values[measure].tolist()
