@@ -11,6 +11,8 @@ import pytest
 
 import build_site
 
+playwright_errors = pytest.importorskip("playwright.sync_api")
+
 
 class SilentHandler(SimpleHTTPRequestHandler):
     """Serves files without a line per request."""
@@ -52,6 +54,18 @@ def test_rewrite_links_replaces_source_links_by_code(tmp_path, monkeypatch):
     assert build_site.rewrite_links(tmp_path / "page.md") == "`code` [rules](CONVENTIONS.md#ties) [b](b.md)"
 
 
+def open_search(page):
+    """Press the key until the script of the page listens and the search dialog has the focus."""
+    for _ in range(24):
+        page.keyboard.press("Control+k")
+        try:
+            page.wait_for_function("document.activeElement.shadowRoot !== null", timeout=5_000)
+            return
+        except playwright_errors.TimeoutError:
+            continue
+    raise AssertionError("the search dialog does not open")
+
+
 @pytest.mark.docs
 @pytest.mark.browser
 def test_site_has_working_pages_search_and_dark_mode(site, browser):
@@ -66,8 +80,7 @@ def test_site_has_working_pages_search_and_dark_mode(site, browser):
     assert sum(int(part) for part in dark.removeprefix("rgb(").rstrip(")").split(",")[:3]) < 200, dark
     page.goto(f"{site}/tutorial_folder.html")
     assert "Your own folder" in page.inner_text("h1")
-    page.keyboard.press("Control+k")
-    page.wait_for_function("document.activeElement.shadowRoot !== null")  # the search dialog has the focus
+    open_search(page)
     page.keyboard.type("bootstrap")
     page.locator("a:visible", has_text=re.compile("bootstrap", re.IGNORECASE)).first.wait_for()
     assert all(url.startswith((site, "data:", "blob:")) for url in asked), asked
