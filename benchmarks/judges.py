@@ -61,7 +61,7 @@ def samples(n: int, contexts: int) -> list[dict[str, Any]]:
 @contextmanager
 def server(*traits: str) -> Iterator[str]:
     """The address of a server that takes its time."""
-    command = [sys.executable, str(HERE.parent / "tests" / "chat_server.py"), "--latency", str(LATENCY)]
+    command = [sys.executable, str(HERE.parent / "tests" / "helpers" / "chat_server.py"), "--latency", str(LATENCY)]
     process = subprocess.Popen(
         [*command, *(part for trait in traits for part in ("--trait", trait))], stdout=subprocess.PIPE, text=True
     )
@@ -184,7 +184,7 @@ if __name__ == "__main__":
             ]
             if Path(given.peers).exists():
                 for which in ("ragas", "deepeval"):
-                    found.append(measured(which, peer(which, given.peers, str(file), concurrency)))
+                    found.append(measured(which, peer(which, str(Path(given.peers).absolute()), str(file), concurrency)))
             lines += ["", f"## {concurrency} calls at a time", "", *table(found, given.samples, concurrency)]
     text = "\n".join(lines) + "\n"
     print(text)
