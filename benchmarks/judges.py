@@ -182,9 +182,10 @@ if __name__ == "__main__":
                 measured("ragauge", lambda url, c=concurrency: ours(url, data, c, f"{folder}/{c}")),
                 measured("the openai SDK alone", lambda url, c=concurrency: sdk(url, data, c)),
             ]
-            if Path(given.peers).exists():
+            python = str(Path(given.peers).absolute())
+            if Path(python).exists():
                 for which in ("ragas", "deepeval"):
-                    found.append(measured(which, peer(which, str(Path(given.peers).absolute()), str(file), concurrency)))
+                    found.append(measured(which, peer(which, python, str(file), concurrency)))
             lines += ["", f"## {concurrency} calls at a time", "", *table(found, given.samples, concurrency)]
     text = "\n".join(lines) + "\n"
     print(text)
