@@ -358,7 +358,7 @@ def test_report_nothing_measured_has_dashes_and_no_empty_tables():
 def test_report_without_embedders_has_only_failures():
     told = build_report(bare(failures={"x": "gone"}))
     assert [one.id for one in told.sections] == ["failures"]
-    assert render_page([told], "")
+    assert render_page([told], lambda: "")
 
 
 def test_nan_mean_sorts_last_and_is_not_drawn():
@@ -375,7 +375,7 @@ def test_report_single_embedder_has_summary_and_page():
     found = whole()
     alone = replace(found, embedders=[found.embedders[0]], pairs=[], baseline="")
     assert "best by ndcg@10: 0.4620" in summarise_embedders(alone)
-    assert render_page([build_report(alone)], "")
+    assert render_page([build_report(alone)], lambda: "")
 
 
 def test_quality_table_difference_rounded_to_zero_has_no_minus():
@@ -756,7 +756,7 @@ def test_page_sorts_numbers_by_value(opened, file):
 
 def test_page_hostile_names_are_escaped(opened, evil, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(render_page([evil], load_vega_script()))
+    path.write_text(render_page([evil], load_vega_script))
     assert "<script>window.__x" not in path.read_text()
     seen = opened(path, charts=True)
     assert seen.evaluate("window.__x") is None

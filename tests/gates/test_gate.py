@@ -1461,3 +1461,11 @@ def test_gate_setting_without_rule_that_uses_it_raises_error(setting, rule):
         ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT, **setting)
     assert caught.value.hint == f"remove --{name.replace('_', '-')}"
     ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=SHORT, **setting)
+
+
+def test_gate_empty_counts_queries_without_documents(tmp_path):
+    qrels = {f"q{i}": {"d1": 1} for i in range(4)}
+    run = {"q0": {"d1": 1.0}, "q1": {"d2": 1.0}, "q2": {}}
+    gate = ragauge.gate(ragauge.evaluate(qrels, run, ["mrr"]), ["empty <= 1", "empty <= 50%", "missing <= 9"])
+    assert [(check.passed, check.value) for check in gate.checks[:2]] == [(False, 2), (True, 2)]
+    assert gate.checks[0].reason == "the run has no document for 2 of 4 judged queries (q2, q3)"

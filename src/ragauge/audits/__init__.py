@@ -61,7 +61,7 @@ def audit(
     `checks` selects checks by name; None runs all of them.
 
     >>> found = audit({"q1": {"a": 1}}, {"q1": {"a": 1.0, "b": 1.0}}, checks=["ties"])
-    >>> [(one.what, one.problem, one.effect) for one in found.problems]
+    >>> [(one.check, one.problem, one.effect) for one in found.problems]
     [('ties', True, 'ndcg@10 0.6309 to 1.0000')]
     """
     check_keywords("audit", options, AuditOptions)

@@ -71,6 +71,7 @@ RUN_INDICATORS = {
 COUNT_INDICATORS = {
     "failed": Indicator("failed", "count", lower_is_better=True, paired=False, unit="count"),
     "missing": Indicator("missing", "count", lower_is_better=True, paired=False, unit="count"),
+    "empty": Indicator("empty", "count", lower_is_better=True, paired=False, unit="count"),
     "queries": Indicator("queries", "count", lower_is_better=False, paired=False, unit="count"),
 }
 FRESHNESS_PATTERN = re.compile(rf"(?P<what>stale|conflict|{'|'.join(FRESHNESS_RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)

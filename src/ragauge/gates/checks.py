@@ -113,11 +113,7 @@ def _check_rule(rule: Rule, case: GateInput) -> RuleCheck:
         return RuleCheck(rule, False, shallow, current.value, n=current.n)
     if not rule.needs_baseline:
         check = _check_limit(rule, current)
-        absent = sorted(case.run.missing_queries if subset is None else case.run.missing_queries & subset)
-        if check.passed or rule.figure.name != "missing":
-            return check
-        named = f" ({format_first_names(absent)})" if absent else ", which were not run"
-        return replace(check, reason=f"the run lacks {current.value:.0f} of {current.n} judged queries{named}")
+        return check if check.passed else _name_absent_queries(check, case.run, current, subset)
     if case.baseline is None:
         return RuleCheck(rule, False, NO_BASELINE_REASON, current.value, n=current.n)
     base = case.baseline.read(rule.figure, subset, lenient=_can_lack_values(rule, case, case.baseline, subset))
@@ -135,6 +131,21 @@ def _check_rule(rule: Rule, case: GateInput) -> RuleCheck:
     if rule.figure.source == "latency":
         return _check_latency_difference(check, case, case.baseline, subset)
     return _check_change(check)
+
+
+def _name_absent_queries(
+    check: RuleCheck, run: RunIndicators, current: IndicatorValue, subset: QuerySubset
+) -> RuleCheck:
+    """Name the queries that make a limit on `missing` or `empty` fail."""
+    if check.rule.figure.name == "missing":
+        queries, verb, unnamed = run.missing_queries, "lacks", ", which were not run"
+    elif check.rule.figure.name == "empty":
+        queries, verb, unnamed = run.empty_queries, "has no document for", ""
+    else:
+        return check
+    absent = sorted(queries if subset is None else queries & subset)
+    named = f" ({format_first_names(absent)})" if absent else unnamed
+    return replace(check, reason=f"the run {verb} {current.value:.0f} of {current.n} judged queries{named}")
 
 
 def _check_limit(rule: Rule, current: IndicatorValue) -> RuleCheck:

@@ -264,6 +264,10 @@ class RunIndicators:
             return (
                 IndicatorValue(reason=without) if without else IndicatorValue(int(np.isnan(values).sum()), len(values))
             )
+        if figure.name == "empty":
+            if self.scores.judged is None:
+                return IndicatorValue(reason="the rankings are unknown; the scores alone do not show empty ones")
+            return IndicatorValue(len(self.empty_queries & judged), len(judged))
         n_not_asked = self.n_skipped_queries if subset is None else 0
         count = len(lacking) + n_not_asked if figure.name == "missing" else len(judged) - len(lacking)
         return IndicatorValue(count, len(judged) + n_not_asked)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ragauge.core.summaries import Latency
+from ragauge.output.numbers import join_with_and
 from ragauge.output.tables import Cell, Column, Row, Table
 from ragauge.store_benchmarks.filter_results import (
     list_filters,
@@ -34,6 +35,8 @@ from ragauge.store_benchmarks.results import LoadResult, MeasuredConfiguration, 
 from ragauge.store_benchmarks.reused_results import REUSED_LEGEND, BenchmarkResult, format_reused
 
 NOT_REACHED = "not reached"
+STORES_WITH_ROW_LISTS = ("exact", "faiss", "hnswlib")
+"""Stores without metadata: the rows that match a filter are listed before timing, and passed to each search."""
 CLOSED_LOOP_LABEL = "closed loop"
 """Target rate of a load test in which each client sends its next query after each result."""
 MAX_TERMINAL_ROWS = 30
@@ -339,6 +342,10 @@ def build_filter_table(result: StoreBenchmark, *, collapsed: bool = False) -> Ta
         f"Each store at its fastest configuration with recall {REFERENCE_RECALL:g} under the filter, else at the one "
         "with the highest recall. The fastest store with that recall is marked."
     )
+    stores = {point.configuration.store for _, point in points}
+    if listed := [store for store in STORES_WITH_ROW_LISTS if store in stores]:
+        names = join_with_and(listed)
+        note += f" For {names} the matching rows were listed before timing; other stores filter in each search."
     table_id, title = ("all-filters", "All configurations with a filter") if collapsed else ("filters", "Filters")
     table = Table(table_id, columns, rows, title, 0, collapsed, "" if collapsed else note)
     return _add_reused_column(table, [point.filters for _, point in points])

@@ -261,11 +261,9 @@ def list_benchmark_notes(result: StoreBenchmark) -> list[str]:
     notes.append(describe_reuse(result))
     floor = null_store_latency(result)
     if math.isfinite(floor):
-        exception = " except your own" * any(":" in point.configuration.store for point in result.points)
-        notes.append(
-            f"latency includes the overhead of the harness (checks and ids), {format_number(floor, 'ms')} ms per query "
-            f"for all stores{exception}"
-        )
+        stores = " of built-in stores" if any(":" in point.configuration.store for point in result.points) else ""
+        overhead = f"{format_number(floor, 'ms')} ms per query"
+        notes.append(f"latency{stores} includes the overhead of the harness (checks and ids), {overhead}")
     return list(dict.fromkeys(note for note in (*notes, *result.notes) if note))
 
 
@@ -317,8 +315,8 @@ def _describe_filters(result: StoreBenchmark, stores: Sequence[str]) -> list[str
     for key, points in best.items():
         label = f"`{key[0]}`" if key[0] else format_filter(key)
         filters_by_store.setdefault(points[0].series if points else "", []).append(label)
-    parts = [f"{', '.join(filters)}: {store or 'none'}" for store, filters in filters_by_store.items()]
-    return [f"Fastest store at recall {REFERENCE_RECALL:g} with the filter {'; '.join(parts)}."]
+    parts = [f"{store or 'none'} ({', '.join(filters)})" for store, filters in filters_by_store.items()]
+    return [f"Fastest store at recall {REFERENCE_RECALL:g} by filter: {', '.join(parts)}."]
 
 
 def _describe_best_with_filter(

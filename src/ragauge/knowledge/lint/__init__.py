@@ -69,7 +69,7 @@ def lint(
     checks. The fields of `LintOptions` are allowed languages, thresholds, and names of fields.
 
     >>> found = lint(["A text that has some words to say.", "A text that has some words to say.", ""])
-    >>> [(one.what, one.count) for one in found.problems]
+    >>> [(one.check, one.count) for one in found.problems]
     [('empty', 1), ('duplicates', 1)]
     """
     fields = custom_fields(options.pop("id_field", None), options.pop("text_field", None))

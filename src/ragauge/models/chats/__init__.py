@@ -15,6 +15,9 @@ from ragauge.core.secrets import redact_url
 CHAT_NAME = re.compile(r"(?P<kind>[\w-]+)(?::(?P<what>.*))?", re.S)
 CHAT_NAME_EXAMPLES = "openai:MODEL@URL, openai:MODEL, local:FILE.gguf, local:smollm2, replay:FILE"
 
+OTHER_PROVIDERS = frozenset({"anthropic", "azure", "bedrock", "cohere", "gemini", "google", "mistral", "vertex"})
+"""Names before a colon that are services, not part of a model name such as `qwen3:8b`."""
+
 
 def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     """Open the chat model of a name; options are keyword arguments of its constructor.
@@ -67,8 +70,12 @@ def _suggest_chat_name(text: str) -> str:
 
     >>> _suggest_chat_name("gpt-4o-mini"), _suggest_chat_name("http://localhost:8000/v1")
     ('openai:gpt-4o-mini', 'openai:MODEL@http://localhost:8000/v1')
+    >>> _suggest_chat_name("anthropic:claude")
+    ''
     """
     bare = text.strip()
+    if bare.partition(":")[0] in OTHER_PROVIDERS:
+        return ""
     url = re.match(r"https?://", bare)
     if not bare or (not url and re.search(r"\s", bare)):
         return ""
