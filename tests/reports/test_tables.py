@@ -512,7 +512,7 @@ entries = st.builds(
     speed=st.none() | speeds,
     costs=st.dictionaries(TEXTS, numbers, max_size=2),
     failed=st.dictionaries(TEXTS, TEXTS, max_size=2),
-    told=st.dictionaries(st.sampled_from(["finished", "odd"]), TEXTS | numbers | st.lists(numbers)),
+    stated_manifest=st.dictionaries(st.sampled_from(["finished", "odd"]), TEXTS | numbers | st.lists(numbers)),
 )
 
 
