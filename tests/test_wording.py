@@ -32,7 +32,8 @@ MAX_MODULES = 4
 QUOTED_DATA = {
     "docs/datasets.md": "Somebody",  # a generated document
     "src/ragauge/judging/prompt_injection.py": "whoever",  # a text that is planted to mislead judges
-    "src/ragauge/judging/results_folder.py": "circumstances",  # a key of old files, as the next two
+    "src/ragauge/judging/results_folder.py": "circumstances",  # a key of old files, as the next three
+    "src/ragauge/knowledge/lint/results.py": "circumstances",
     "src/ragauge/store_benchmarks/results.py": "circumstances",
     "src/ragauge/embedder_study/results.py": "circumstances",
 }

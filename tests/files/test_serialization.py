@@ -239,7 +239,7 @@ def test_detect_schema_reads_only_first_key(tmp_path, text, schema):
     assert detect_schema(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ['{"schema": "ragauge-lint/2"}', '{"schema": 3}', "[1]", '{"schema": "ragauge-x/1"}'])
+@pytest.mark.parametrize("text", ['{"schema": "ragauge-lint/9"}', '{"schema": 3}', "[1]", '{"schema": "ragauge-x/1"}'])
 def test_read_record_unknown_schema_or_version_raises_error(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)

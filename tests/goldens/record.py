@@ -44,7 +44,7 @@ TIMINGS = frozenset(
 """Keys and columns that hold times or sizes, besides `…_ms` and `…_seconds`: compared only if they were stored."""
 SENTENCE_WORDS = 4
 """Texts of this many words are prose, which may be reworded: only their presence is compared."""
-UPGRADED_SCHEMAS = frozenset({"ragauge-embedders", "ragauge-tokenizers"})
+UPGRADED_SCHEMAS = frozenset({"ragauge-embedders", "ragauge-lint", "ragauge-tokenizers"})
 """Schemas whose recorded outputs are of an earlier version; they are converted before they are compared."""
 RENAMED: dict[str, str] = {}
 """Fields and columns that got another name after they were recorded: old name, new name."""

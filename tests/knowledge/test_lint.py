@@ -394,6 +394,18 @@ def test_lint_result_round_trip_and_other_formats(tmp_path):
     assert len(rows) == len(found.findings) + 1
 
 
+def test_read_results_lint_version_1_has_present_names(tmp_path):
+    result = lint(["one two three", "one two three"], min_chars=5)
+    data = json.loads(to_json(result))
+    old_names = {"min_chars": "tiny", "max_chars": "giant", "near_duplicate": "near", "problem_share": "share"}
+    thresholds = {old_names.get(name, name): value for name, value in data["thresholds"].items()}
+    assert thresholds["tiny"] == 5
+    data |= {"schema": "ragauge-lint/1", "circumstances": data.pop("provenance"), "thresholds": thresholds}
+    (tmp_path / "lint.json").write_text(json.dumps(data))
+    (again,) = read_results(tmp_path / "lint.json")
+    assert to_json(again) == to_json(result)
+
+
 def test_lint_public_names_and_check_registry_are_consistent():
     assert ragauge.lint is lint
     assert ragauge.Lint is Lint
@@ -477,7 +489,7 @@ def test_cli_lint_exits_with_1_only_with_strict(command):
 @pytest.mark.slow
 def test_cli_lint_writes_json_csv_and_files(command, tmp_path):
     found = json.loads(command("corpus.jsonl", "--json").stdout)
-    assert found["schema"] == "ragauge-lint/1"
+    assert found["schema"] == "ragauge-lint/2"
     assert [one["what"] for one in found["findings"] if one["problem"]] == ["empty"]
     assert command("corpus.jsonl", "--csv").stdout.startswith("corpus,what,problem,count,message")
     done = command("corpus.jsonl", "-o", "lint.html", "-o", "lint.json")

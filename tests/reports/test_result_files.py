@@ -179,7 +179,7 @@ def test_report_command_combines_results_with_runs(tmp_path):
     assert 'href="#lint-' in page
     assert "1 of 2 documents is empty" in (tmp_path / "run.md").read_text()
     schemas = [result["schema"] for result in json.loads((tmp_path / "run.json").read_text())]
-    assert schemas == ["ragauge-report/3", "ragauge-lint/1", "ragauge-freshness/2", "ragauge-freshness/2"]
+    assert schemas == ["ragauge-report/3", "ragauge-lint/2", "ragauge-freshness/2", "ragauge-freshness/2"]
     done = ragauge("report", "run.json", "-o", "again.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "1 of 2 documents is empty" in (tmp_path / "again.html").read_text()

@@ -7,10 +7,13 @@ import sys
 
 import pytest
 
-from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core import plugins
+from ragauge.core.errors import BadInput, MissingExtra, UnknownName
 from ragauge.core.protocols import FullStore
+from ragauge.store_benchmarks.plan import STORES_WITH_ROW_LISTS, STORES_WITHOUT_FILTERS
 from ragauge.stores.reference import ExactStore, NullStore
 from ragauge.stores.store_types import complete_store, load_store_type
+from ragauge.stores.vector_store import VectorStore
 
 
 class Small:
@@ -117,3 +120,22 @@ def test_load_store_type_reports_options_and_outside_data(monkeypatch, tmp_path)
     assert "it has metric, path, work_ms, stall_ms, every" in str(wrong.value)
     with pytest.raises(BadInput, match="stores_here:sys has no add"):
         load_store_type("stores_here:sys")
+
+
+def test_store_filter_lists_match_capabilities_of_library_stores():
+    libraries = {}
+    for name in sorted(plugins.plugin_names("stores")):
+        try:
+            factory = plugins.load_plugin("stores", name, accepts_class=True)
+        except MissingExtra:
+            continue
+        if (
+            isinstance(factory, type)
+            and issubclass(factory, VectorStore)
+            and factory.remembers_metadata
+            and name != "null"
+        ):
+            libraries[name] = "filter" in factory.capabilities
+    assert {"exact", "faiss", "hnswlib", "usearch"} <= libraries.keys()
+    assert {name for name, filters in libraries.items() if filters} == set(STORES_WITH_ROW_LISTS)
+    assert {name for name, filters in libraries.items() if not filters} <= STORES_WITHOUT_FILTERS

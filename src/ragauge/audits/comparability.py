@@ -110,8 +110,8 @@ def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
         table = [[run, *(_preset_cells(rows[head])[0] for head in heads)] for run, rows in conventions.items()]
         grid = FindingTable([f"{measures[0]} of", *heads], table)
         subject = "all runs"
-    alike = [" = ".join(group) for group in groups if len(group) > 1]
-    same = f": {', '.join(alike)}" if alike and len(conventions) > 1 else ""
+    equal = [" = ".join(group) for group in groups if len(group) > 1]
+    same = f": {', '.join(equal)}" if equal and len(conventions) > 1 else ""
     first = [row.values[0] for rows in conventions.values() for row in rows.values()]
     yield Finding(
         subject,

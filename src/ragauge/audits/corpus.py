@@ -325,8 +325,8 @@ def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document
         {} if remaining is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=remaining)}
     )
     if findings:
-        mended = rename_documents(evidence.judgments, findings[0].matches)
-        fixes = {**fixes, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
+        corrected = rename_documents(evidence.judgments, findings[0].matches)
+        fixes = {**fixes, "ids are corrected": lambda run: evidence.scores(run, judgments=corrected)}
     effect, grid = describe_effect(evidence, fixes)
     yield Finding(
         evidence.judgments.source,
@@ -356,8 +356,8 @@ def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> 
     if findings:
         names = {old: new for old, new in findings[0].matches.items() if new not in evidence.judgments.nested}
         grades = {names.get(query, query): docs for query, docs in evidence.judgments.nested.items()}
-        mended = replace_grades(evidence.judgments, grades)
-        fixes = {**fixes, "ids are corrected": lambda run: evidence.scores(run, judgments=mended)}
+        corrected = replace_grades(evidence.judgments, grades)
+        fixes = {**fixes, "ids are corrected": lambda run: evidence.scores(run, judgments=corrected)}
     effect, grid = describe_effect(evidence, fixes)
     yield Finding(
         evidence.judgments.source,

@@ -284,10 +284,10 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
         for name, run in evidence.runs.items()
     ]
     predictors = {word for query in pairs.queries for word in split_words(queries.get(query, ""))}
-    alike = sum(word in corpus.vocabulary for word in predictors) >= len(predictors) / 2
+    shares_language = sum(word in corpus.vocabulary for word in predictors) >= len(predictors) / 2
     for prediction in runs:
         if (
-            alike
+            shares_language
             and prediction.auc >= PERFECT_AUC
             and float(text.mean()) <= MAX_UNINFORMATIVE_TEXT_AUC
             and prediction.p_text < SIGNIFICANCE_LEVEL

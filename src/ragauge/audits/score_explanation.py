@@ -411,13 +411,11 @@ def _merge_presets(variants: Sequence[VariantResult]) -> list[VariantResult]:
     for variant in variants:
         if variant.preset:
             presets.setdefault(round(variant.value, 9), []).append(variant)
-    together = [
-        alike[0]
-        if len(alike) == 1
-        else replace(alike[0], label=f"conventions {', '.join(variant_result.preset for variant_result in alike)}")
-        for alike in presets.values()
+    merged = [
+        equal[0] if len(equal) == 1 else replace(equal[0], label=f"conventions {', '.join(v.preset for v in equal)}")
+        for equal in presets.values()
     ]
-    return [*(variant_result for variant_result in variants if not variant_result.preset), *together]
+    return [*(variant for variant in variants if not variant.preset), *merged]
 
 
 def _variant_grid(

@@ -213,8 +213,8 @@ def zmuv(rankings: Rankings) -> Rankings:
         n = max(len(ranking), 1)
         mean = math.fsum(ranking.values()) / n
         deviation = math.sqrt(math.fsum((score - mean) ** 2 for score in ranking.values()) / n)
-        alike = len(set(ranking.values())) < 2  # the mean of equal floats may differ from them in the last digit
-        scaled.append(_scale_scores(ranking, mean, 0.0 if alike else deviation))
+        is_constant = len(set(ranking.values())) < 2  # the mean of equal floats may differ from them in the last digit
+        scaled.append(_scale_scores(ranking, mean, 0.0 if is_constant else deviation))
     return scaled
 
 

@@ -202,9 +202,8 @@ def _parse_rules(rules: Any, convention: Convention, known_scores: Sequence[Any]
         check_rule_can_fail(rule, known_scores)
     parsed_rules = _add_implied_rule(parsed_rules, "missing", always=convention.missing == "error")
     if any(rule.figure.source == "latency" or rule.figure.name == "throughput" for rule in parsed_rules):
-        parsed_rules = _add_implied_rule(
-            parsed_rules, "failed"
-        )  # Failed queries have no latency and would make a run look fast.
+        # Failed queries have no latency and would make a run look fast.
+        parsed_rules = _add_implied_rule(parsed_rules, "failed")
     return parsed_rules
 
 

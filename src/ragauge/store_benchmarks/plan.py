@@ -27,6 +27,8 @@ SEARCH_WIDTH_OPTIONS = ("ef_search", "nprobe", "nprobes", "probes")
 """Options that set how much of an index is searched; a search with a filter needs larger values."""
 STORES_WITHOUT_FILTERS = frozenset({"usearch", "voyager", "annoy", "scann", "memvid"})
 """Stores whose engine does not support filters; time estimates skip filters for them."""
+STORES_WITH_ROW_LISTS = ("exact", "faiss", "hnswlib")
+"""Stores without metadata: the rows that match a filter are listed before timing, and passed to each search."""
 MAX_SEARCH_WIDTH = 1_000
 """Largest search width that is tried."""
 

@@ -17,6 +17,7 @@ from ragauge.store_benchmarks.filter_results import (
     points_with_filter,
 )
 from ragauge.store_benchmarks.frontiers import REFERENCE_RECALL, find_points_around, reaches
+from ragauge.store_benchmarks.plan import STORES_WITH_ROW_LISTS
 from ragauge.store_benchmarks.report_text import (
     DOUBT_MARK,
     describe_sufficient_recall,
@@ -35,8 +36,6 @@ from ragauge.store_benchmarks.results import LoadResult, MeasuredConfiguration, 
 from ragauge.store_benchmarks.reused_results import REUSED_LEGEND, BenchmarkResult, format_reused
 
 NOT_REACHED = "not reached"
-STORES_WITH_ROW_LISTS = ("exact", "faiss", "hnswlib")
-"""Stores without metadata: the rows that match a filter are listed before timing, and passed to each search."""
 CLOSED_LOOP_LABEL = "closed loop"
 """Target rate of a load test in which each client sends its next query after each result."""
 MAX_TERMINAL_ROWS = 30

@@ -149,9 +149,11 @@ def _duplicate_ids_finding(evidence: Evidence, duplicates: dict[str, list[int]])
     differ = {
         name: indices for name, indices in duplicates.items() if len({normalise(reading.texts[i]) for i in indices}) > 1
     }
-    alike = len(duplicates) - len(differ)
+    n_equal = len(duplicates) - len(differ)
     counts = " and ".join(
-        filter(None, [f"{len(differ):,} with different texts" * bool(differ), f"{alike:,} with one text" * bool(alike)])
+        filter(
+            None, [f"{len(differ):,} with different texts" * bool(differ), f"{n_equal:,} with one text" * bool(n_equal)]
+        )
     )
     first = [*differ, *(name for name in duplicates if name not in differ)][:MAX_EXAMPLES]
     return Finding(

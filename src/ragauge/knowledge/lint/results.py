@@ -9,8 +9,24 @@ from typing import Any
 from ragauge.core.findings import Finding, HistogramBin
 from ragauge.core.record_types import TabularResult, record
 
+THRESHOLDS_OF_VERSION_1 = {
+    "tiny": "min_chars",
+    "giant": "max_chars",
+    "near": "near_duplicate",
+    "share": "problem_share",
+}
+"""Present names of the thresholds in JSON of version 1."""
 
-@record("ragauge-lint", 1)
+
+def _upgrade_lint(version: int, data: dict[str, Any]) -> dict[str, Any]:
+    """Convert the JSON of version 1."""
+    del version
+    thresholds = {THRESHOLDS_OF_VERSION_1.get(name, name): value for name, value in data["thresholds"].items()}
+    upgraded = {"provenance" if key == "circumstances" else key: value for key, value in data.items()}
+    return {**upgraded, "thresholds": thresholds}
+
+
+@record("ragauge-lint", 2, upgrade=_upgrade_lint)
 @dataclass(frozen=True)
 class Lint(TabularResult):
     """Problems of a corpus, found before its documents are embedded."""
