@@ -547,6 +547,14 @@ def test_filter_table_has_percentiles_qps_repeats_and_marks():
     assert "cells ef_search=64 with a filter that matches 1% of the vectors (the repeats differ by 40%" in note
 
 
+def test_filter_table_note_names_stores_with_row_lists_next_to_others():
+    exact, faiss, duckdb = (with_filter(name, 10, 0.99, 6.0, unfiltered=0.01) for name in ("exact", "faiss", "duckdb"))
+    listed = "For exact and faiss the matching rows were listed before timing; the other stores filter in each search."
+    assert build_filter_table(sweep(exact, faiss, duckdb)).note.endswith(f" {listed}")
+    assert "listed" not in build_filter_table(sweep(exact, faiss)).note
+    assert "listed" not in build_filter_table(sweep(duckdb)).note
+
+
 def test_filter_csv_has_every_setting_and_operating_points():
     rows = rows_of(build_filter_rows(filtered_sweep()))
     assert [(row["configuration"], row["operating_point"], row["repeats"]) for row in rows] == [

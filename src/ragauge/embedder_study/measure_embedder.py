@@ -162,7 +162,7 @@ class _EmbedderMeasurer:
             began = time.perf_counter()
             learns = EmbedderAttributes(raw).fitted is not None
             embedder = fit(raw, texts, self._step_progress("learning from the documents")) if learns else raw
-            learned = time.perf_counter() - began if learns else math.nan
+            fit_seconds = time.perf_counter() - began if learns else math.nan
         documents = self._embed_documents(embedder)
         is_usable = usable_rows(documents.vectors)
         stores = (list(plan.stores)[:1] if self._chance else plan.stores) if is_usable.any() else ()
@@ -185,7 +185,7 @@ class _EmbedderMeasurer:
         self._notes += [note for note in (bits_per_byte_result.note, footprint.note, speed.note) if note]
         dimension = documents.vectors.shape[1] or None
         attributes = EmbedderAttributes(embedder)
-        train_seconds = attributes.train_seconds if attributes.train_seconds is not None else learned
+        train_seconds = attributes.train_seconds if attributes.train_seconds is not None else fit_seconds
         result = EmbedderResult(
             name=name,
             description=str(redact_spec(parse_spec(self._described))) if self._in_words else embedder.name,

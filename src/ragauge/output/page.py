@@ -81,7 +81,7 @@ def render_page(reports: Sequence[Report], load_vega: Callable[[], str] = vega_s
         if facts
     ]
     notes = list(dict.fromkeys(note for report in reports for note in report.notes))
-    last = [PageSection(PROVENANCE_SECTION, "Provenance", "Provenance", [])] if provenance or notes else []
+    closing_sections = [PageSection(PROVENANCE_SECTION, "Provenance", "Provenance", [])] if provenance or notes else []
     return render_template(
         {
             "title": first.title if is_single else "Reports",
@@ -91,8 +91,8 @@ def render_page(reports: Sequence[Report], load_vega: Callable[[], str] = vega_s
             "summary": first.summary if is_single else "",
             "details": first.details if is_single else [report.summary for report in reports],
             "cards": first.cards if is_single else [],
-            "navigation": [*entries, *last],
-            "targets": {section.id for section in (*sections, *last)},
+            "navigation": [*entries, *closing_sections],
+            "targets": {section.id for section in (*sections, *closing_sections)},
             "prefix": f"{first.kind}-",
             "sections": sections,
             "provenance": provenance,

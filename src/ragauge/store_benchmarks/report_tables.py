@@ -342,9 +342,10 @@ def build_filter_table(result: StoreBenchmark, *, collapsed: bool = False) -> Ta
         "with the highest recall. The fastest store with that recall is marked."
     )
     stores = {point.configuration.store for _, point in points}
-    if listed := [store for store in STORES_WITH_ROW_LISTS if store in stores]:
+    listed = [store for store in STORES_WITH_ROW_LISTS if store in stores]
+    if 0 < len(listed) < len(stores):
         names = join_with_and(listed)
-        note += f" For {names} the matching rows were listed before timing; other stores filter in each search."
+        note += f" For {names} the matching rows were listed before timing; the other stores filter in each search."
     table_id, title = ("all-filters", "All configurations with a filter") if collapsed else ("filters", "Filters")
     table = Table(table_id, columns, rows, title, 0, collapsed, "" if collapsed else note)
     return _add_reused_column(table, [point.filters for _, point in points])
