@@ -146,10 +146,10 @@ def evaluate_perturbations(
 ) -> list[PerturbationResult]:
     """Score each perturbation of the queries and its loss.
 
-    `answer` scores the system under test. A query has the mean of its values over all seeds. The
-    paired test and the interval are over queries only. Each query draws independently, so that the variance of the
-    draws is part of the variance between queries. P-values are corrected over all perturbations that changed a query.
-    The loss is NaN if no query changed. An unchanged query keeps its score.
+    `answer` scores the system under test. A query has the mean of its values over all seeds. The paired test and
+    the interval are over queries only. Each query draws independently, so that the variance of the draws is part of
+    the variance between queries. P-values are corrected over all perturbations that changed a query. The loss is
+    NaN if no query changed. An unchanged query keeps its score.
     """
     chosen = dict(find_perturbation(kind) for kind in options.kinds or DEFAULT_PERTURBATIONS)
     column = clean.values[options.measure or clean.measures[0]]
