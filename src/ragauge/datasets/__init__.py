@@ -12,7 +12,7 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.text import check_id, has_surrogate, replace_lone_surrogates, warn_replaced
 from ragauge.datasets import folders
-from ragauge.datasets.folders import data_folder, find_named_folder, list_json_files
+from ragauge.datasets.folders import data_folder, find_named_folder, is_builtin_name, list_json_files
 from ragauge.files.source import InputFile
 
 
@@ -43,7 +43,7 @@ def load(name: Any, *, split: str | None = None) -> Dataset:
 
         return _replace_dataset_surrogates(query_sets.dataset_from_pairs(name))
     text = str(name)
-    if text == "pydocs" or text.startswith(("synthetic:", "stix:")):
+    if is_builtin_name(text):
         _check_no_split(text, split)
     if text == "pydocs":
         from ragauge.datasets import python_docs
@@ -109,9 +109,7 @@ def judgments_by_name(name: str) -> str | Judgments:
     """
     if name == "-" or Path(name).exists():
         return name
-    is_dataset_name = (
-        name == "pydocs" or name.startswith(("synthetic:", "stix:")) or find_named_folder(name) is not None
-    )
+    is_dataset_name = is_builtin_name(name) or find_named_folder(name) is not None
     return load(name).judgments if is_dataset_name else name
 
 

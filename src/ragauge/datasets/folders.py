@@ -129,12 +129,17 @@ def data_folder() -> Path | None:
     return Path(folder)
 
 
+def is_builtin_name(name: str) -> bool:
+    """Return whether a name stands for a dataset that does not come from a folder."""
+    return name == "pydocs" or name.startswith(("synthetic:", "stix:"))
+
+
 def find_named_folder(name: str) -> Path | None:
     """Find a dataset folder in RAGAUGE_DATA by its name; None if there is none."""
-    folder = data_folder()
-    if folder is None or name in ("", ".", "..") or Path(name).name != name:
+    if name in ("", ".", "..") or Path(name).name != name or is_builtin_name(name):
         return None
-    return folder / name if (folder / name).is_dir() else None
+    folder = data_folder()
+    return folder / name if folder is not None and (folder / name).is_dir() else None
 
 
 def list_json_files(folder: Path) -> list[Path]:
