@@ -24,7 +24,7 @@ from cases import CASES, Case  # noqa: E402 - the folder must be on the path fir
 
 from command import forked  # noqa: E402
 
-DATA = Path(os.environ.get("RAGAUGE_DATA", HERE.parents[2] / "shared" / "data"))
+DATA = Path(os.environ.get("RAGAUGE_DATA", HERE.parents[2] / "shared" / "data")).resolve()
 ENVIRONMENT = frozenset(
     {
         "made", "created", "generated_at", "finished", "started", "began", "machine", "python", "versions", "version",
