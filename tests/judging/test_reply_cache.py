@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -36,6 +38,23 @@ def test_reply_cache_without_folder_writes_no_file(tmp_path, monkeypatch):
     replies.save("key", "useful", "s1", KEPT)
     assert replies.find("key") == KEPT
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_reply_cache_closed_unused_leaves_nothing(tmp_path, exists):
+    folder = tmp_path / "judged"
+    if exists:
+        folder.mkdir()
+    ReplyCache(folder).close()
+    assert list(tmp_path.rglob("*")) == [folder] * exists
+
+
+def test_reply_cache_closed_unused_keeps_existing_file(tmp_path):
+    file = tmp_path / REPLIES_FILE
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.execute("CREATE TABLE other (text)")
+    ReplyCache(tmp_path).close()
+    assert file.exists()
 
 
 def test_reply_cache_total_usage_spans_sessions(tmp_path):

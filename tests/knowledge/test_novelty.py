@@ -615,7 +615,7 @@ def test_cli_novelty_prints_tables_json_csv_and_dry_run(tmp_path):
     assert called(*common, "--csv").stdout.startswith("document,chunks,mean")
     dry = called(*common, "--chat", "lexical", "--dry-run")
     assert (dry.exit_code, dry.stdout) == (0, "")
-    assert "no request was sent" in dry.stderr
+    assert "no request would be sent" in dry.stderr
 
 
 def test_cli_novelty_invalid_input_raises_error(tmp_path):

@@ -195,4 +195,4 @@ def _print_calibration_estimate(folders: Mapping[str, Path | None], chat: str, s
             print_table(build_estimate_table(steps))
             notes = describe_estimate(steps, chat, settings.get("options") or {})
         console.print_notes([f"{path}: an estimate" if steps else f"{path}: no request would be sent"])
-    console.print_notes([*notes, "no request was sent"])
+    console.print_notes(notes)

@@ -253,12 +253,12 @@ def _print_judging_estimate(
         lines = ["no request would be sent: the lexical judge uses no model"]
     else:
         lines = [f"no request would be sent: every reply is saved in {folder}{os.sep}"]
-    console.print_notes([*lines, "no request was sent"])
+    console.print_notes(lines)
 
 
 def describe_estimate(steps: Sequence[CostEstimate], chat: str, options: Mapping[str, Any]) -> list[str]:
     """Describe how an estimate was made, and what is missing for the real calls."""
-    lines = ["an estimate: each sentence counts as one claim, and four characters as one token"]
+    lines = ["an estimate, no request was sent: each sentence counts as one claim, four characters as one token"]
     if any(step.cost is None for step in steps):
         lines.append("the price is unknown; give it in US dollars per million tokens: `--token-price IN,OUT`")
     if any(step.seconds is not None for step in steps):

@@ -158,4 +158,4 @@ def _print_novelty_estimate(
     elif estimates:
         print_table(build_estimate_table(estimates))
     lines = describe_estimate(estimates, chat, options) if estimates else ["no request would be sent"]
-    console.print_notes([*lines, "no request was sent"])
+    console.print_notes(lines)

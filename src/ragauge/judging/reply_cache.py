@@ -6,6 +6,7 @@ change it: endpoint, model, parameters, messages, schema and replicate.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,6 +62,8 @@ class ReplyCache:
 
     def __init__(self, folder: Path | None = None) -> None:
         self._file = None if folder is None else folder / REPLIES_FILE
+        self._is_new = self._file is not None and not self._file.exists()
+        self._is_new_folder = folder is not None and not folder.exists()
         try:
             if folder is not None:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -158,8 +161,22 @@ class ReplyCache:
             self._connection.execute("COMMIT")
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the file, and remove it if it is new and nothing was saved."""
+        # Removed before it is closed: until then no other process can write to it.
+        if self._file is not None and self._is_new and self._is_empty():
+            with contextlib.suppress(OSError, sqlite3.Error):
+                self._connection.execute("PRAGMA journal_mode=DELETE")  # otherwise its log would be left behind
+                self._file.unlink()
         self._connection.close()
+        if self._file is not None and self._is_new_folder:
+            with contextlib.suppress(OSError):  # not empty: files were written
+                self._file.parent.rmdir()
+
+    def _is_empty(self) -> bool:
+        counts = "SELECT (SELECT count(*) FROM replies) + (SELECT count(*) FROM calls) + (SELECT count(*) FROM vectors)"
+        with contextlib.suppress(sqlite3.Error):
+            return bool(self._connection.execute(counts).fetchone() == (0,))
+        return False
 
 
 def _to_storable(value: Any) -> Any:
