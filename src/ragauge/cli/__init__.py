@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
@@ -21,12 +22,15 @@ def main() -> None:
     verbose = "--verbose" in sys.argv
     if verbose:
         sys.argv.remove("--verbose")
+    gc.disable()  # Importing creates no garbage, but would trigger many collections; `pass_exceptions` turns them on.
     try:
         code = _run_command(verbose=verbose)
     except BaseException as error:
         from ragauge.cli.failures import end_command
 
         code = end_command(error, debug=debug)
+    finally:
+        gc.enable()
     sys.exit(code)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import select
@@ -57,13 +58,16 @@ def pass_exceptions(command: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(command)
     def run(*arguments: P.args, **options: P.kwargs) -> R:
+        if not gc.isenabled():  # `ragauge.cli.main` turned it off
+            gc.freeze()  # What was imported is never garbage, so no collection needs to look at it.
+            gc.enable()
         try:
             for name, value in options.items():
                 check_whole_numbers(name, value)
             return command(*arguments, **options)
         except BadInput as error:
             if error.setting is not None and options.get(error.setting) is not None:
-                error.message = spell_option(error.setting) + error.message.removeprefix(error.setting)
+                error.name_setting(spell_option(error.setting))
             raise
         except (EOFError, OSError, SystemExit, KeyboardInterrupt) as error:
             raise CarriedException from error

@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
-from multiprocessing import resource_tracker
 from typing import Any
 
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, error_summary
@@ -115,6 +114,8 @@ def _delayed_interrupt() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():  # only this thread may set a handler
         yield
         return
+    from multiprocessing import resource_tracker
+
     received: list[int] = []
     resource_tracker.ensure_running()  # it unblocks the signal when it starts, so it has to start first
     old_mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])

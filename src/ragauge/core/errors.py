@@ -110,8 +110,7 @@ class RagaugeError(Exception):
     exit_code = 2
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        # Many messages quote a service or a library, which may repeat a password.
-        message = _LONG_VALUE.sub(_shorten_match, redact(message))
+        message = _clean_message(message)
         super().__init__(message)
         self.message = message
         self.hint = None if hint is None else redact(hint)
@@ -122,6 +121,11 @@ class RagaugeError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickle without calling the constructor, whose parameters differ between the classes.
         return rebuild_error, (type(self), self.args, self.__dict__)
+
+
+def _clean_message(text: str) -> str:
+    """Redact secrets, which a quoted service or library may repeat, and cut long quoted values."""
+    return _LONG_VALUE.sub(_shorten_match, redact(text))
 
 
 def error_summary(
@@ -176,7 +180,15 @@ def rebuild_error(kind: type[RagaugeError], args: tuple[Any, ...], state: Mappin
 
 
 class BadInput(RagaugeError, ValueError):
-    """An input that cannot be read or used; the message starts with `file:line` if they are known."""
+    """An input that cannot be read or used; the message starts with `file:line` if they are known.
+
+    `setting` is the name of an invalid setting, which the message is about.
+
+    >>> error = BadInput("must be at least 1, got 0", setting="k")
+    >>> error.name_setting("-k")
+    >>> print(error)
+    -k must be at least 1, got 0
+    """
 
     def __init__(
         self,
@@ -188,11 +200,15 @@ class BadInput(RagaugeError, ValueError):
         setting: str | None = None,
     ) -> None:
         location = "" if file is None else f"{file}: " if line is None else f"{file}:{line}: "
-        super().__init__(location + message, hint=hint)
+        super().__init__(location + (f"{setting} {message}" if setting else message), hint=hint)
         self.file = file
         self.line = line
         self.setting = setting
-        """Name of the invalid setting with which the message starts; the command line shows it as an option."""
+        self._problem = message
+
+    def name_setting(self, option: str) -> None:
+        """Replace the name of the setting in the message, e.g. by that of a command-line option."""
+        self.message = _clean_message(f"{option} {self._problem}")
 
 
 class UnknownName(RagaugeError, LookupError):

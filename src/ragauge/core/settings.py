@@ -167,13 +167,11 @@ def _check_number(name: str, value: Any, bounds: Sequence[Bound], *, is_integer:
     if isinstance(value, bool) or not isinstance(value, Integral if is_integer else Real):
         limits = _describe_bounds(bounds)
         limits = f" of {limits}" if limits.startswith("at ") else f" {limits}" if limits else ""
-        raise BadInput(f"{name} must be a {'whole ' * is_integer}number{limits}, got {value!r}", setting=name)
+        raise BadInput(f"must be a {'whole ' * is_integer}number{limits}, got {value!r}", setting=name)
     number: Any = value  # mypy takes Real for another type than float
     if not all(bound.allows(number) for bound in bounds) or (not is_integer and not math.isfinite(value)):
         number_text = f"{int(value):,}" if isinstance(value, Integral) else f"{value:g}"
-        raise BadInput(
-            f"{name} must be {_describe_bounds(bounds) or 'a finite number'}, got {number_text}", setting=name
-        )
+        raise BadInput(f"must be {_describe_bounds(bounds) or 'a finite number'}, got {number_text}", setting=name)
 
 
 def _describe_bounds(bounds: Sequence[Bound]) -> str:
@@ -226,7 +224,7 @@ def _build_optional_check(arguments: Sequence[Any]) -> Check | None:
 def _build_choice_check(choices: Collection[Any]) -> Check:
     def check_value(name: str, value: Any) -> None:
         if value not in choices:
-            raise BadInput(f"{name} must be one of {', '.join(map(str, choices))}, got `{value}`", setting=name)
+            raise BadInput(f"must be one of {', '.join(map(str, choices))}, got `{value}`", setting=name)
 
     return check_value
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from typing import Any
 
 from ragauge.core.errors import BadInput, error_summary
@@ -75,6 +74,8 @@ def parse_json(
 
 def parse_toml(text: str, *, file: str | None = None) -> dict[str, Any]:
     """Parse a TOML text; `file` is for the message of InvalidText."""
+    import tomllib
+
     try:
         parsed = tomllib.loads(text)
         _check_depth(parsed)

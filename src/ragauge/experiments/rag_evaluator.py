@@ -18,7 +18,8 @@ from ragauge.core.records import Scores
 from ragauge.datasets.query_sets import describe_repeated, list_pairs, parse_ground_truth
 from ragauge.evaluation import evaluate
 from ragauge.measures.conventions import Convention
-from ragauge.runs.execution import QueryResult, QueryTask, RunSettings, run_queries_async
+from ragauge.runs.execution import QueryTask, RunSettings, run_queries_async
+from ragauge.runs.results import QueryResult
 from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
 from ragauge.stats.smallest_k import SmallestK, estimate_tokens, smallest_k
 from ragauge.systems.adapters import AdaptedRetriever, as_retriever, check_signature

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.findings import Finding
 from ragauge.core.text import ZERO_WIDTH_JOINERS, one_line
-from ragauge.output.charts import ChartPanel
 from ragauge.output.tables import Table
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from ragauge.output.charts import ChartPanel
 
 ALL_FORMATS = frozenset({"terminal", "markdown", "html", "latex"})
 """Formats that render sections; LaTeX only their tables. CSV has one table of a result (`ResultReporter.tables`)."""

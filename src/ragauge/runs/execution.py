@@ -16,7 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple, TypedDict, TypeVar
 
 from ragauge.compute.event_loops import map_async, run_coroutine, run_in_thread
@@ -27,6 +27,7 @@ from ragauge.core.protocols import Retriever, close_if_possible, describe_query,
 from ragauge.core.randomness import set_trial
 from ragauge.core.settings import Above, AtLeast, AtMost, check_settings
 from ragauge.core.stages import StageTimer
+from ragauge.runs.results import QueryResult
 
 
 @dataclass(frozen=True)
@@ -75,28 +76,6 @@ class QueryTask(NamedTuple):
     """Number of earlier attempts that timed out."""
     first_start: int = 0
     """Start of the first attempt in ns; 0 if there was none."""
-
-
-@dataclass(slots=True)
-class QueryResult:
-    """Result of one query in one trial: hits or an error, and the time of all attempts."""
-
-    query: str
-    repeat: int
-    docs: list[str] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
-    status: str = "ok"
-    """`ok`, `error` or `timeout`."""
-    error: str = ""
-    attempts: int = 1
-    began: int = 0
-    """Start of the first attempt, in ns of this process's clock."""
-    total: int = 0
-    stages: dict[str, int] = field(default_factory=dict)
-    session: int = 1
-    """Number of the process that ran the query, from 1; times of different processes are not comparable."""
-    complete: bool = False
-    """Whether the system returned fewer documents than requested, so that a larger k would add none."""
 
 
 OnQueryResult = Callable[[QueryResult], None]

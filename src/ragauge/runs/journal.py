@@ -12,7 +12,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.secrets import redact_data
 from ragauge.core.structured_text import parse_json
 from ragauge.files.workspace import WorkKey
-from ragauge.runs.execution import QueryResult
+from ragauge.runs.results import QueryResult
 
 
 class Journal:

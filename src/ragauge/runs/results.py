@@ -1,4 +1,4 @@
-"""Results of `run`: runs, scores and latency of each system, compared with a baseline."""
+"""Results of `run`: results of queries; runs, scores and latency of each system, compared with a baseline."""
 
 from __future__ import annotations
 
@@ -15,6 +15,28 @@ from ragauge.core.record_types import TabularResult
 from ragauge.core.records import Dataset, Floats, Run, Scores
 from ragauge.core.summaries import Speed
 from ragauge.stats.comparisons import Comparison
+
+
+@dataclass(slots=True)
+class QueryResult:
+    """Result of one query in one trial: hits or an error, and the time of all attempts."""
+
+    query: str
+    repeat: int
+    docs: list[str] = field(default_factory=list)
+    scores: list[float] = field(default_factory=list)
+    status: str = "ok"
+    """`ok`, `error` or `timeout`."""
+    error: str = ""
+    attempts: int = 1
+    began: int = 0
+    """Start of the first attempt, in ns of this process's clock."""
+    total: int = 0
+    stages: dict[str, int] = field(default_factory=dict)
+    session: int = 1
+    """Number of the process that ran the query, from 1; times of different processes are not comparable."""
+    complete: bool = False
+    """Whether the system returned fewer documents than requested, so that a larger k would add none."""
 
 
 @dataclass(frozen=True, eq=False)

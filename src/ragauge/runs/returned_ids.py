@@ -9,7 +9,7 @@ from itertools import islice
 
 from ragauge.core.documents import Document
 from ragauge.core.records import ScoresByQuery
-from ragauge.runs.execution import QueryResult
+from ragauge.runs.results import QueryResult
 
 MAX_IDS_COMPARED = 10_000
 """Maximum number of known ids whose spelling is compared with an unknown one."""
