@@ -25,8 +25,8 @@ from ragauge.experiments import run
 from ragauge.experiments.experiment_file import read_experiment
 from ragauge.files.workspace import WorkKey
 from ragauge.runs import system_run
-from ragauge.runs.execution import QueryResult
 from ragauge.runs.journal import Journal
+from ragauge.runs.results import QueryResult
 from ragauge.runs.system_run import measure_overhead_us
 from waiting import PATIENCE_S, count_lines, wait_while_running
 
@@ -73,7 +73,7 @@ def test_run_all_queries_failed_raises_first_error(tmp_path):
         run(DATA, {"mine": right, "never": never}, measures=["recall@10"], out=tmp_path)
     assert "allow_failures=True" in error.value.hint
     found = run(DATA, {"mine": right, "never": never}, measures=["recall@10"], out=tmp_path, allow_failures=True)
-    assert "mine: run again" in found.notes[0]
+    assert "mine, never: run again" in found.notes[0]
     assert found.scores["never"].means["recall@10"] == 0.0
     assert "12 of 12 queries failed" in repr(found)
     later = ragauge.evaluate(tmp_path, tmp_path / "never", ["recall@10"])
@@ -319,6 +319,20 @@ def test_run_unasked_judged_queries_are_not_scored():
         "mine: returned at most 1 document per query; 10 were requested",
     ]
     assert run(DATA, {"mine": right}, max_queries=3).speeds["mine"].asked == 3
+
+
+@pytest.mark.parametrize(
+    ("grades", "note"),
+    [
+        ({"gone": 1}, "1 of 2 relevant documents is not in the corpus and cannot be found, e.g. `gone`"),
+        ({"gone": 2, "lost": 1}, "2 of 3 relevant documents are not in the corpus and cannot be found, e.g. `gone`"),
+        ({"gone": 0}, None),  # A document judged irrelevant changes no score.
+    ],
+)
+def test_run_notes_relevant_documents_missing_from_corpus(grades, note):
+    data = Dataset("gaps", DOCUMENTS, {"q": "word0"}, Judgments({"q": {"d0": 1, **grades}}))
+    notes = [text for text in run(data, {"mine": right}, measures=["recall@10"]).notes if "corpus" in text]
+    assert notes == ([note] if note else [])
 
 
 def test_run_k_defaults_to_deepest_cutoff_and_rejects_smaller_k():

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from ragauge.cli import console
 from ragauge.cli.option_checks import refuse_options
 from ragauge.cli.options import (
     CommonQueries,
@@ -133,7 +132,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     is_hidden = moved is None and len(compared.systems) > 2  # These tables would outnumber the others.
     count = DEFAULT_CHANGED_QUERIES if moved is None else moved
     report = build_report(compared, changed_queries=0 if is_hidden else count)
-    notes = [*describe_ties(runs.scores.values()), *console.merge_notes(report.notes, compared.systems)]
+    notes = [*describe_ties(runs.scores.values()), *report.notes]
     hint = ["--moved 3 shows the queries that rose and fell most"] if is_hidden else []
     write_result(
         [keep_changed_queries(compared, count)],

@@ -131,24 +131,6 @@ def print_warnings_as_notes() -> None:
     warnings.showwarning = show
 
 
-def merge_notes(notes: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Merge notes that differ only in the name before the colon.
-
-    >>> merge_notes(["a: slow", "b: slow", "done"], ["a", "b"])
-    ['a, b: slow', 'done']
-    """
-    all_names = list(names)
-    names_by_text: dict[str, list[str]] = {}
-    for note in notes:
-        name = next((candidate for candidate in all_names if note.startswith(f"{candidate}: ")), None)
-        text = note if name is None else note.removeprefix(f"{name}: ")
-        names_by_text.setdefault(text, []).extend([] if name is None else [name])
-    return [
-        f"{', '.join(dict.fromkeys(note_names))}: {text}" if note_names else text
-        for text, note_names in names_by_text.items()
-    ]
-
-
 def check_exclusive(given: Mapping[str, bool]) -> None:
     """Raise BadInput if more than one flag is set: `{"--json": True, "--csv": False}`."""
     chosen = [flag for flag, on in given.items() if on]

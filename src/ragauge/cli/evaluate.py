@@ -125,8 +125,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     result = collect_scores(scores, per_query=per_query, provenance={"made": utc_now(), "ragauge": __version__})
     outputs.write(result)
     if outputs.prints_tables:
-        merged = console.merge_notes(result.notes, scores)
-        notes = [describe_convention(result), *merged, *describe_ties(scores.values())]
+        notes = [describe_convention(result), *result.notes, *describe_ties(scores.values())]
         console.print_notes(console.limit_notes(notes))
     console.print_notes(outputs.written)
 

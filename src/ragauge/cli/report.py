@@ -192,7 +192,7 @@ def print_overview(found: Overview) -> None:
 
 def _overview_notes(overview: Overview) -> list[str]:
     ties = describe_ties(entry.scores for entry in overview.entries.values())
-    return [*console.merge_notes(overview.notes, overview.entries), *ties]
+    return [*overview.notes, *ties]
 
 
 def _report_judged(folder: str, targets: list[str], form: str | None, charts: str | None) -> None:

@@ -353,7 +353,7 @@ def _write_and_print_report(
     files = {"report.md": "markdown", "summary.csv": "csv", "scores.csv": "queries"}
     missing_page = _write_results(result, files, folder)
     notes = [
-        *console.merge_notes(experiment.notes, experiment.runs),
+        *experiment.notes,
         *(describe_tables(result) if explained else ()),
     ]
     dropped = print_report(_add_groups(build_report(result), result, by)) if prints_tables else []

@@ -23,6 +23,7 @@ from ragauge.comparison.alignment import (
 )
 from ragauge.comparison.scored_files import ScoredRuns, score_runs
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.findings import merge_notes
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
 from ragauge.evaluation.indicators import find_measure
@@ -123,7 +124,7 @@ def compare(
         baseline,
         list(seeds_by_system),
         strata,
-        list(dict.fromkeys(notes)),
+        merge_notes(notes),
         texts={} if scored_runs is None else scored_runs.texts,
         dataset="" if scored_runs is None else scored_runs.dataset,
         convention=next((system.scores.convention for system in systems if system.scores is not None), ""),
@@ -169,12 +170,12 @@ def _build_strata_masks(
     by: str | Mapping[str, str], tags: TagsByQuery | None, first: SystemScores, queries: Sequence[str]
 ) -> tuple[dict[str, QueryMask], str, list[str]]:
     """Return a mask of the queries by stratum, their tag, and notes on queries without a stratum."""
-    label, stratum_by_query = "", {}
+    tag, stratum_by_query = "", {}
     if isinstance(by, Mapping):
         stratum_by_query = {str(query): str(value) for query, value in by.items()}
     else:
-        by = canonical_tag(by, {name for tag in (tags or {}).values() for name in tag} | set(tags_from_judgments({})))
-        label = f"{by}="
+        known_tags = {name for query_tags in (tags or {}).values() for name in query_tags}
+        tag = by = canonical_tag(by, known_tags | set(tags_from_judgments({})))
         stratum_by_query = {query: values[by] for query, values in (tags or {}).items() if by in values}
         if by in tags_from_judgments({}) and first.scores is not None and first.scores.judged is not None:
             grades = first.scores.judged.judgments.nested
@@ -188,11 +189,12 @@ def _build_strata_masks(
         *COMPLEXITY_LEVELS,
         *sorted((name for name in names if name not in COMPLEXITY_LEVELS), key=lambda level: -values.count(level)),
     ]
-    groups = {f"{label}{name}": np.array([value == name for value in values]) for name in order if name in names}
+    prefix = f"{tag}=" if tag else ""
+    groups = {f"{prefix}{name}": np.array([value == name for value in values]) for name in order if name in names}
     n_without = values.count(None)
     noun = str(by) if isinstance(by, str) else "stratum"
     notes = [f"{pluralise(n_without, 'query has', 'queries have')} no {noun}"] if n_without else []
-    return groups, label.removesuffix("="), notes
+    return groups, tag, notes
 
 
 def _restrict_pair(pair: SystemPair, stratum: str, mask: QueryMask) -> SystemPair:

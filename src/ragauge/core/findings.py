@@ -1,8 +1,8 @@
-"""Result types of audits: findings about data and runs, and their effect on scores."""
+"""Notes on results, and the result types of audits: findings about data and runs, and their effect on scores."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -12,6 +12,46 @@ EXPECTED_FINDING = "expected"
 """Name of findings on expected scores."""
 LEAK_FINDINGS = ("leaking field", "leaking score")
 """Problems that make scores unusable: the relevant documents can be found without the query."""
+
+
+class Note(str):
+    """A sentence about a result. It is printed with its subject in front, if there is one.
+
+    >>> note = Note("returned no documents for 3 of 50 queries", subject="bm25")
+    >>> note, note.subject
+    ('bm25: returned no documents for 3 of 50 queries', 'bm25')
+    """
+
+    subject: str
+    """Name of the run or system that it is about; empty if it is about all."""
+    text: str
+    """The sentence without the subject."""
+    code: str
+    """What the note says, for programs; empty if no code depends on it."""
+
+    def __new__(cls, text: str, subject: str = "", code: str = "") -> Note:
+        """Create a note from its sentence."""
+        note = super().__new__(cls, f"{subject}: {text}" if subject else text)
+        note.subject, note.text, note.code = subject, text, code
+        return note
+
+
+def has_code(note: str, code: str) -> bool:
+    """Return whether a note has a code."""
+    return isinstance(note, Note) and note.code == code
+
+
+def merge_notes(notes: Iterable[str]) -> list[str]:
+    """Merge notes that differ only in their subject, and drop duplicates.
+
+    >>> merge_notes([Note("slow", "a"), Note("slow", "b"), "done", "done"])
+    ['a, b: slow', 'done']
+    """
+    subjects_by_text: dict[str, dict[str, None]] = {}
+    for note in notes:
+        text, subject = (note.text, note.subject) if isinstance(note, Note) else (note, "")
+        subjects_by_text.setdefault(text, {}).update({subject: None} if subject else {})
+    return [Note(text, ", ".join(subjects)) for text, subjects in subjects_by_text.items()]
 
 
 @json_form(optional=["styles"])

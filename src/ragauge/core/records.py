@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ragauge.core.documents import Document, Documents, to_documents
 from ragauge.core.errors import BadInput, describe_failures, failed_queries
+from ragauge.core.findings import Note
 from ragauge.core.record_types import TabularResult, json_form
 
 if TYPE_CHECKING:
@@ -247,6 +248,11 @@ class Run:
         Empty if outcomes are unknown.
         """
         return failed_queries(self.timings)
+
+    @property
+    def notes(self) -> list[Note]:
+        """Limitations of the run that its manifest states."""
+        return [Note(text, self.name) for text in self.manifest.get("notes") or ()]
 
     def trials(self) -> list[Run]:
         """Return each trial as a separate run.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ragauge.core.errors import BadInput
+from ragauge.core.findings import merge_notes
 from ragauge.core.record_types import TabularResult
 from ragauge.core.records import MeasureDict, Scores
 
@@ -82,8 +83,8 @@ class ScoresByRun(TabularResult, Mapping[str, Scores]):
 
     @property
     def notes(self) -> list[str]:
-        """Limitations of the scores, each with the name of its run."""
-        return [f"{run}: {note}" for run, scores in self.items() for note in scores.notes]
+        """Limitations of the scores. What limits some of the runs starts with their names."""
+        return merge_notes(note for scores in self.values() for note in scores.notes)
 
     def is_lower_better(self, measure: str) -> bool | None:
         """Return whether lower values of a measure are better; None if it is not stated."""

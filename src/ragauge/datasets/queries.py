@@ -9,6 +9,7 @@ from dataclasses import replace
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset, Judgments, ScoresByQuery
+from ragauge.core.text import one_line
 from ragauge.output.numbers import pluralise
 
 
@@ -44,6 +45,24 @@ def describe_skipped_queries(count: int) -> str:
     '1 judged query is not run and not scored'
     """
     return f"{pluralise(count, 'judged query is', 'judged queries are')} not run and not scored"
+
+
+def describe_missing_documents(data: Dataset, rel: float) -> list[str]:
+    """Describe relevant documents that the corpus lacks, as a note; empty without a corpus.
+
+    No system can return them, and they count in the denominator of recall.
+    """
+    if not data.documents:
+        return []
+    relevant = {doc for docs in data.judgments.nested.values() for doc, grade in docs.items() if grade >= rel}
+    missing = relevant.difference(document.id for document in data.documents)
+    if not missing:
+        return []
+    example = next(doc for docs in data.judgments.nested.values() for doc in docs if doc in missing)
+    documents, verb = pluralise(len(relevant), "relevant document"), "is" if len(missing) == 1 else "are"
+    return [
+        f"{len(missing):,} of {documents} {verb} not in the corpus and cannot be found, e.g. `{one_line(example, 80)}`"
+    ]
 
 
 def self_documents(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:

@@ -25,8 +25,8 @@ from ragauge.files.workspace import WorkKey
 from ragauge.output.numbers import pluralise
 from ragauge.runs import folder
 from ragauge.runs import folder as runs_folder
-from ragauge.runs.execution import QueryResult
 from ragauge.runs.experiment_folders import write_experiment_files
+from ragauge.runs.results import QueryResult
 
 OPTIONS_WITHOUT_PATHS = frozenset({"cache", "prompt"})
 """Options that do not point to a model: a cache changes by itself, and a prompt is text."""

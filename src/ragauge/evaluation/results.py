@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.findings import merge_notes
 from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Scores
 
@@ -89,6 +90,6 @@ def collect_scores(
         first.queries if per_query else (),
         sorted({measure for run_scores in scores.values() for measure in run_scores.lower_is_better}),
         sorted({measure for run_scores in scores.values() for measure in run_scores.direction_unstated}),
-        list(dict.fromkeys(note for run_scores in scores.values() for note in run_scores.notes)),
+        merge_notes(note for run_scores in scores.values() for note in run_scores.notes),
         provenance,
     )

@@ -10,12 +10,13 @@ from typing import Any, Unpack
 from ragauge.comparison import compare
 from ragauge.compute.progress import ProgressCallback, no_progress
 from ragauge.core.errors import BackendFailed, BadInput, MissingEvidence, RagaugeError, UnknownName, describe_failures
+from ragauge.core.findings import merge_notes
 from ragauge.core.plugins import check_installed
 from ragauge.core.records import Dataset, Judgments, Run, Scores
 from ragauge.core.settings import unique_by
 from ragauge.datasets import load
 from ragauge.datasets.folders import dataset_name
-from ragauge.datasets.queries import restrict_queries
+from ragauge.datasets.queries import describe_missing_documents, restrict_queries
 from ragauge.datasets.query_sets import describe_repeated, list_pairs
 from ragauge.evaluation import (
     Measures,
@@ -113,6 +114,7 @@ def run(
     notes += describe_repeated(dataset) if isinstance(dataset, list) else []
     n_unused_judgments = len(full_dataset.judgments) - len(data.judgments)
     rules = find_convention(convention)
+    notes += describe_missing_documents(data, rules.rel)
     settings, requested_measures = _resolve_run_settings(options, measures, rules)
     named = _systems_by_name(systems)
     if baseline is not None and baseline not in named:
@@ -158,7 +160,7 @@ def run(
         raise next(iter(failures.values()))
     if document_queries:
         notes.append(f"{len(document_queries)} queries are themselves documents: each is left out of its own ranking")
-    notes += [note for result in runs.values() for note in result.manifest.get("notes", ())]
+    notes += merge_notes(note for result in runs.values() for note in result.notes)
     trials = {
         name: [
             score_judged_ranks(compute_judged_ranks(judgments, trial, supported, rules, name=name), supported, rules)

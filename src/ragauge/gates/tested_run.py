@@ -10,6 +10,7 @@ from typing import Any
 from ragauge.comparison.alignment import check_comparable, read_system_scores
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, RagaugeError, UnknownName
+from ragauge.core.findings import Note, has_code
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.evaluation import compute_judged_ranks, judgments_for_measures
 from ragauge.evaluation.indicators import average_trials
@@ -24,7 +25,7 @@ from ragauge.measures.answers import canonical_answer_name
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure, parse_measure
-from ragauge.measures.scoring import describe_unjudged_queries, score_judged_ranks
+from ragauge.measures.scoring import UNJUDGED_QUERIES, score_judged_ranks
 from ragauge.output.numbers import pluralise
 from ragauge.runs.experiment_folders import check_same_dataset
 from ragauge.runs.folder import DATASET_HASHES, JUDGMENTS_FILE, find_run_folders
@@ -155,11 +156,10 @@ def with_freshness(subject: RunIndicators, source: Any, terms: ScoringSettings) 
     if not terms.ks or terms.versions is None or not counted:
         return subject
     ages = _compute_freshness(source, terms, subject.scores.queries)
-    described = describe_unjudged_queries(subject.scores.judged)
-    notes = [note for note in subject.scores.notes if note != described]
+    notes = [note for note in subject.scores.notes if not has_code(note, UNJUDGED_QUERIES)]
     if terms.measures and len(notes) < len(subject.scores.notes):
         extra = len(next(iter(ages.values())).query_ids - {*subject.scores.queries})
-        notes.append(f"{subject.name}: {pluralise(extra, 'unjudged query')}, used only to count stale documents")
+        notes.append(Note(f"{pluralise(extra, 'unjudged query')}, used only to count stale documents", subject.name))
     return _add_freshness(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
 
 

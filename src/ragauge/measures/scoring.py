@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from ragauge.core.errors import BadInput, describe_failures
+from ragauge.core.findings import Note
 from ragauge.core.records import Floats, MeasureDict, Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedQuery, JudgedRanks
@@ -21,6 +22,8 @@ MeasureFunction = Callable[[JudgedQuery], float]
 MISSING_QUERY = "the run does not have the query"
 NO_RELEVANT = "no document is relevant"
 NO_VALUE = "the measure returned no number"
+UNJUDGED_QUERIES = "unjudged queries"
+"""Code of the note on unjudged queries of a run."""
 WHOLE_RANKING_MEASURES = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
 """Measures that, without a cutoff, change if a run is truncated."""
 TREC_DEPTH = 1000
@@ -164,7 +167,7 @@ def _depth_notes(
         return []
     named_measures = [measure for measure in measures if isinstance(measure, Measure)]
     beyond = [measure for measure in named_measures if is_beyond_depth(measure, depth)]
-    notes = []
+    notes: list[str] = []
     if undefined and beyond:
         needed = max(int(measure.cutoff or 0) for measure in beyond)
         verb = "is" if len(beyond) == 1 else "are"
@@ -178,9 +181,8 @@ def _depth_notes(
     if limited:
         documents = "1 document" if depth == 1 else f"{depth:,} documents"
         verb = "is" if len(limited) == 1 else "are"
-        notes.append(
-            f"{judged.name}: at most {documents} per query, so {_list_names(limited)} {verb} computed at depth {depth}"
-        )
+        text = f"at most {documents} per query, so {_list_names(limited)} {verb} computed at depth {depth}"
+        notes.append(Note(text, judged.name))
     return notes
 
 
@@ -263,21 +265,17 @@ def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
 
 
 def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
-    notes = [f"{judged.name}: {describe_failures(judged.failures, judged.n)}"] if judged.failures else []
+    notes: list[str] = []
+    if judged.failures:
+        notes.append(Note(describe_failures(judged.failures, judged.n), judged.name))
     absent = int((~judged.answered).sum())
     if absent:
         fate = "count 0" if convention.missing == "zero" else "are left out"
         notes.append(f"{judged.name} does not have {absent:,} of {judged.n:,} judged queries: they {fate}")
-    if judged.extra_queries:
-        notes.append(describe_unjudged_queries(judged))
+    if extra := judged.extra_queries:
+        text = "1 unjudged query is not scored" if extra == 1 else f"{extra:,} unjudged queries are not scored"
+        notes.append(Note(text, judged.name, UNJUDGED_QUERIES))
     grades = judged.pool.grades
     if len(grades) and (grades != np.floor(grades)).any():
         notes.append(f"grades are fractions: gain={convention.gain}, and relevant from {convention.rel:g} on")
     return notes
-
-
-def describe_unjudged_queries(judged: JudgedRanks) -> str:
-    """Describe how many queries of a run are unjudged."""
-    extra = judged.extra_queries
-    queries = f"{extra:,} unjudged queries, which are" if extra > 1 else "1 unjudged query, which is"
-    return f"{judged.name} has {queries} not scored"

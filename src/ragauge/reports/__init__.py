@@ -16,7 +16,7 @@ from ragauge.comparison.results import Overview, SystemSummary, rank_systems
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.findings import Audit
+from ragauge.core.findings import Audit, merge_notes
 from ragauge.core.hashes import hash_judgments, judgment_hashes
 from ragauge.core.protocols import Result
 from ragauge.core.records import Judgments, Run, Scores
@@ -372,7 +372,7 @@ def _compare_in_strata(
 
 
 def _overview_notes(inputs: ReportInputs, compared: Comparisons | None, *, common_queries: bool) -> list[str]:
-    notes = [note for run in inputs.runs.values() for note in run.manifest.get("notes", ())]
+    notes: list[str] = [note for run in inputs.runs.values() for note in run.notes]
     n_skipped = max((int(run.manifest.get("judged_not_asked") or 0) for run in inputs.runs.values()), default=0)
     if n_skipped:
         notes.append(describe_skipped_queries(n_skipped))
@@ -381,7 +381,7 @@ def _overview_notes(inputs: ReportInputs, compared: Comparisons | None, *, commo
     run_hashes = {run.manifest.get("judgments_hash") for run in inputs.runs.values()} - {None}
     if inputs.judgments is not None and not run_hashes <= {*judgment_hashes(inputs.judgments)}:
         notes.append("the judgments differ from those that the runs were made with")
-    return list(dict.fromkeys([*inputs.notes, *notes, *(() if compared is None else compared.notes)]))
+    return merge_notes([*inputs.notes, *notes, *(() if compared is None else compared.notes)])
 
 
 def _add_known_timings(

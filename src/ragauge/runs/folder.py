@@ -25,7 +25,7 @@ from ragauge.files.json_files import check_manifest
 from ragauge.files.parquet import check_column_types, read_parquet, write_parquet
 from ragauge.files.serialization import write_record
 from ragauge.files.workspace import atomic_write
-from ragauge.runs.execution import QueryResult
+from ragauge.runs.results import QueryResult
 
 if TYPE_CHECKING:
     import polars as pl
@@ -225,9 +225,12 @@ def read_run_folder(folder: Path) -> Run:
         path = folder / MANIFEST_FILE
         manifest = parse_json(path.read_text(encoding="utf-8"), file=str(path))
         check_manifest(manifest)
+        name = str(manifest.get("system", {}).get("name", folder.name))
+        # Earlier versions wrote the name in front of each note.
+        manifest["notes"] = [note.removeprefix(f"{name}: ") for note in manifest.get("notes") or ()]
         return Run(
             read_parquet(folder / RANKING_FILE, columns=RUN_COLUMNS),
-            str(manifest.get("system", {}).get("name", folder.name)),
+            name,
             read_timings(timings) if timings.exists() else None,
             manifest,
             read_parquet(repeats, columns={**RUN_COLUMNS, "repeat": "number"}) if repeats.exists() else None,

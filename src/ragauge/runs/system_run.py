@@ -25,7 +25,6 @@ from ragauge.files.serialization import to_json_data, write_record
 from ragauge.files.workspace import WorkKey, hold_folder, temporary_folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.execution import (
-    QueryResult,
     QueryTask,
     RunSettings,
     SystemFacts,
@@ -35,7 +34,7 @@ from ragauge.runs.execution import (
 )
 from ragauge.runs.interruption import remove_journal_when_done
 from ragauge.runs.journal import Journal
-from ragauge.runs.results import iterate_parts
+from ragauge.runs.results import QueryResult, iterate_parts
 from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
 from ragauge.systems.builder import SystemBuilder
 from ragauge.systems.graph_links import UNKNOWN_IDS
@@ -132,18 +131,16 @@ class SystemRun:
             if carried and not missing:
                 return self._reuse_run(saved)
             run_date = _run_date(saved) if carried else ""
-            notes = [f"{self.name}: {self._describe_rerun(saved, changes, missing if reusable else 0)}"]
+            notes = [self._describe_rerun(saved, changes, missing if reusable else 0)]
             path.unlink(missing_ok=True)
         journal = Journal(path, self.key, carried)
         # Only now: the results that the journal takes over must be on disk before their files are removed.
         runs_folder.remove_run_files(folder)
         if journal.replaced:
-            notes = [
-                f"{self.name}: changed since the interrupted run ({journal.replaced}), so it was run from the start"
-            ]
+            notes = [f"changed since the interrupted run ({journal.replaced}), so it was run from the start"]
         if journal.corrupt:
             lines = ", ".join(map(str, journal.corrupt[:3])) + ", …" * (len(journal.corrupt) > 3)
-            notes.append(f"{self.name}: corrupt lines in {path.name} ({lines}); their queries were run again")
+            notes.append(f"corrupt lines in {path.name} ({lines}); their queries were run again")
         try:
             run = self._run_queries(journal, run_date)
         except BaseException:
@@ -170,7 +167,7 @@ class SystemRun:
 
     def _reuse_run(self, saved: Run) -> Run:
         """Return a finished run as it is, marked as reused."""
-        note = f"{self.name}: reused; made {_run_date(saved)} (run it again with --fresh)"
+        note = f"reused; made {_run_date(saved)} (run it again with --fresh)"
         about = {
             **saved.manifest,
             "origin": runs_folder.dataset_origin(self.dataset),
@@ -305,7 +302,7 @@ class SystemRun:
                 "its results are random; measure their variation with --repeats 5",
             ),
         ]
-        return [f"{self.name}: {text}" for happened, text in notes if happened]
+        return [text for happened, text in notes if happened]
 
     def _depth_notes(self, answers: Sequence[QueryResult], evidence: Mapping[str, Any]) -> list[str]:
         """Return notes on too few or too many returned documents, or an own k."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.core.errors import BadInput, MissingEvidence
+from ragauge.core.findings import Note
 from ragauge.core.records import Floats, Judgments, Run
 from ragauge.core.settings import unique_by
 from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
@@ -173,7 +174,7 @@ def _score_trials(
         ranks = compute_judged_ranks(judgments, trial, [measure], convention, name=label)
         scores = score_judged_ranks(ranks, [measure], convention)
         columns.append(scores.values[scores.measures[0]])
-        notes |= dict.fromkeys(note.replace(f"{label}: ", f"{name}: ") for note in scores.notes)
+        notes |= dict.fromkeys(_rename_subject(note, name) for note in scores.notes)
     title = scores.measures[0]
     values = np.stack(columns, axis=1)
     if np.isnan(values).all():
@@ -181,6 +182,11 @@ def _score_trials(
         message = f"no query of {name} has a value of {title}"
         raise MissingEvidence(f"{message}: {reason}" if reason else message)
     return title, values, list(notes)
+
+
+def _rename_subject(note: str, name: str) -> str:
+    """Name a system instead of one of its trials."""
+    return Note(note.text, name) if isinstance(note, Note) and note.subject else note
 
 
 def _list_trials(run: Any, name: str) -> list[Any]:

@@ -15,7 +15,8 @@ from ragauge.core.protocols import Retriever
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.specs import Spec, parse_spec
 from ragauge.files.workspace import cache_folder
-from ragauge.runs.execution import QueryResult, QueryTask, RunSettings, run_queries, run_system
+from ragauge.runs.execution import QueryTask, RunSettings, run_queries, run_system
+from ragauge.runs.results import QueryResult
 from ragauge.runs.system_run import SystemRun
 from ragauge.systems.adapters import as_retriever
 from ragauge.systems.bm25 import BM25

@@ -1,0 +1,38 @@
+"""Notes: sentences that know which system they are about."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from ragauge import evaluate, evaluate_runs
+from ragauge.core.findings import Note, has_code, merge_notes
+from ragauge.files.serialization import to_json_data
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda note: pickle.loads(pickle.dumps(note))])
+def test_note_copied_keeps_fields(copied):
+    note = copied(Note("is slow", "bm25", "slow"))
+    assert (note, note.subject, note.text, has_code(note, "slow")) == ("bm25: is slow", "bm25", "is slow", True)
+
+
+def test_note_as_json_is_its_sentence():
+    assert to_json_data([Note("is slow", "bm25"), Note("done")]) == ["bm25: is slow", "done"]
+
+
+def test_merge_notes_same_text_lists_subjects_once():
+    notes = ["done", Note("is slow", "a"), Note("is slow", "b"), Note("is slow", "a"), "done", "a: is slow"]
+    merged = merge_notes(notes)
+    assert merged == ["done", "a, b: is slow", "a: is slow"]
+    assert merge_notes(merged) == merged
+
+
+def test_evaluate_runs_notes_name_runs_once():
+    qrels, short = {"q1": {"d1": 1}, "q2": {"d9": 1}}, {"q1": {"d1": 1.0}, "q2": {"d2": 1.0}}
+    alone = evaluate(qrels, short, ["recall@10"]).notes
+    assert len(alone) == 1
+    assert alone[0].startswith("run: at most 1 document per query")
+    both = evaluate_runs(qrels, {"bm25": short, "dense": short}, ["recall@10"]).notes
+    assert both == [alone[0].replace("run: ", "bm25, dense: ", 1)]
