@@ -505,9 +505,11 @@ def serving_chat(answer=None, **settings: Any):
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
 
     async def stop() -> None:
-        listening.close()
-        # A connection that is being accepted is a task, and an aborted one is closed in a later turn of the loop: a
-        # socket that is still open when the loop closes is reported in whichever test runs then.
+        # A socket that is still open when the loop closes is reported in whichever test runs then. A connection that is
+        # being accepted is a task, which fails without closing its socket if the server is closed before it (Python
+        # 3.11); and an aborted connection is closed in a later turn of the loop.
+        for listener in listening.sockets:
+            loop.remove_reader(listener.fileno())
         deadline = loop.time() + MAX_CLOSE_SECONDS
         while loop.time() < deadline:
             await asyncio.sleep(0.001)
@@ -515,7 +517,8 @@ def serving_chat(answer=None, **settings: Any):
             for connection in still_open:
                 connection.abort()
             if not still_open and asyncio.all_tasks() == {asyncio.current_task()}:
-                return
+                break
+        listening.close()
 
     try:
         yield server
