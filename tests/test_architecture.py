@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -47,6 +48,16 @@ def test_public_names_match_all():
         assert getattr(ragauge, name) is not None
     with pytest.raises(AttributeError):
         _ = ragauge.nothing
+
+
+@pytest.mark.parametrize("name", sorted(set(ragauge.__all__) - {"__version__"}))
+def test_public_name_and_its_members_have_docstrings(name):
+    item = getattr(ragauge, name)
+    members = vars(item) if isinstance(item, type) else {}
+    kinds = (FunctionType, property, classmethod, staticmethod)
+    public = {key: value for key, value in members.items() if isinstance(value, kinds) and key[0] != "_"}
+    own = {name: item} if callable(item) else {}
+    assert [key for key, value in {**own, **public}.items() if not inspect.getdoc(value)] == []
 
 
 def loaded_by(code: str) -> set[str]:

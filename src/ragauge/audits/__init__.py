@@ -30,8 +30,6 @@ ExpectedScores = Mapping[str, str | float] | Iterable[str]
 
 
 class AuditOptions(TypedDict, total=False):
-    """Options of an audit."""
-
     measures: Measures | None
     convention: str | Convention | None
     expect: ExpectedScores | None

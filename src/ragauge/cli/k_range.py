@@ -31,8 +31,6 @@ MAX_SPARKLINE_POINTS = 40
 
 @dataclass(frozen=True)
 class _KRangeSettings:
-    """Settings of the analysis."""
-
     ks: Sequence[int]
     measure: str
     tolerance: float

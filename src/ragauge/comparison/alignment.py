@@ -299,7 +299,6 @@ def align(
     *,
     count_missing: bool,
 ) -> ValuesBySeed:
-    """Return the values of all systems in the order of the queries."""
     return {
         name: {
             label: {m: _aligned_values(system, m, queries, count_missing) for m in measures}

@@ -153,8 +153,6 @@ def map_ordered(
 
 @dataclass
 class _SubmittedTask(Generic[P, R]):
-    """A submitted task."""
-
     part: P
     future: Future[R]
     work_future: Any = None
@@ -211,7 +209,6 @@ class _TaskDispatcher(Generic[P, R]):
         raise BackendFailed(f"the cluster accepts no tasks: {failure}", final=True)
 
     def submit(self, part: P, times: int = 0) -> _SubmittedTask[P, R]:
-        """Submit the task for one part."""
         if not self._dask:
             return _SubmittedTask(part, self._submit_task(self._work, part), n_losses=times)
         work_future = self._work_future

@@ -37,7 +37,6 @@ class Note(str):
 
 
 def has_code(note: str, code: str) -> bool:
-    """Return whether a note has a code."""
     return isinstance(note, Note) and note.code == code
 
 
@@ -116,8 +115,6 @@ class Audit(TabularResult):
 
 
 class HistogramBin(NamedTuple):
-    """A bin of a histogram."""
-
     low: int
     high: int
     """Exclusive upper end; the last bin includes it."""

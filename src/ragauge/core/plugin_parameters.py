@@ -143,8 +143,6 @@ class SettingsParameter(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PluginParameters:
-    """Parameters of one plug-in."""
-
     factory: Callable[..., Any]
     signature: inspect.Signature
     parts: Sequence[PluginPart]

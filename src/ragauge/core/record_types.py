@@ -79,9 +79,7 @@ VIEW_MODULES: Mapping[str, str] = {
 class Reporter(Protocol):
     """How a result is shown; see `ragauge.output.report.ResultReporter`."""
 
-    def render_fragment(self, result: Any) -> str:
-        """Return a fragment of HTML."""
-        ...
+    def render_fragment(self, result: Any) -> str: ...
 
     def build_frame(self, result: Any) -> pl.DataFrame:
         """Return the main table as a data frame."""

@@ -23,7 +23,6 @@ class AtLeast:
     words: ClassVar[str] = "at least"
 
     def allows(self, value: float) -> bool:
-        """Return whether a value is allowed."""
         return value >= self.limit
 
 
@@ -35,7 +34,6 @@ class AtMost:
     words: ClassVar[str] = "at most"
 
     def allows(self, value: float) -> bool:
-        """Return whether a value is allowed."""
         return value <= self.limit
 
 
@@ -47,7 +45,6 @@ class Above:
     words: ClassVar[str] = "above"
 
     def allows(self, value: float) -> bool:
-        """Return whether a value is allowed."""
         return value > self.limit
 
 
@@ -59,7 +56,6 @@ class Below:
     words: ClassVar[str] = "below"
 
     def allows(self, value: float) -> bool:
-        """Return whether a value is allowed."""
         return value < self.limit
 
 

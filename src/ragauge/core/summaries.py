@@ -97,8 +97,6 @@ class Speed:
 
 
 class ValueWithInterval(NamedTuple):
-    """Value with its confidence interval."""
-
     value: float
     low: float
     high: float

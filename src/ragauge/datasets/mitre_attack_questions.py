@@ -90,7 +90,6 @@ class OneHopQuestion(NamedTuple):
         )
 
     def text(self, start_type: str, name: str) -> str:
-        """Return the question text."""
         start_name, target_name = TYPE_NAMES[start_type][0], TYPE_NAMES[self.target_type][1]
         wording = RELATION_WORDINGS[self.kind]
         if self.inverse:
@@ -133,7 +132,6 @@ class TwoHopQuestion(NamedTuple):
         return TYPE_NAMES[start_type][0], next(steps), TYPE_NAMES[via][0], next(steps), TYPE_NAMES[target_type][0]
 
     def text(self, start_type: str, name: str) -> str:
-        """Return the question text."""
         return self.path.wording.format(start_type=TYPE_NAMES[start_type][0], name=name)
 
 

@@ -183,7 +183,6 @@ def perturb_dataset(
     seed: int = 0,
     rarity: DocumentFrequencies | None = None,
 ) -> Dataset:
-    """Return the dataset with perturbed queries."""
     queries = perturb(dataset.queries, perturbation, rate=rate, seed=seed, rarity=rarity)
     return replace(dataset, name=f"{dataset.name} ({find_perturbation(perturbation)[0]})", queries=queries, origin="")
 
@@ -236,7 +235,6 @@ def _prefer_long_words(positions: Sequence[int], words: Sequence[re.Match[str]])
 
 
 def _replace_matches(text: str, edited: Mapping[re.Match[str], str]) -> str:
-    """Replace the matched words of a text."""
     parts, end = [], 0
     for match in sorted(edited, key=lambda found_word: found_word.start()):
         parts += [text[end : match.start()], edited[match]]

@@ -39,7 +39,6 @@ DocumentRow = dict[str, Any]
 
 
 def run_task(_task: None, _send: SendEvent) -> list[DocumentRow]:
-    """Return all documents."""
     return list(generate_documents())
 
 

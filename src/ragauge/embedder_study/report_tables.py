@@ -222,7 +222,6 @@ def _latency_cell(store: StoreResult | None, stage: str, statistic: str) -> Cell
 
 
 def build_embedder_store_table(result: EmbedderStudy) -> Table:
-    """Build a table with one row per embedder and store."""
     main = result.measures[0]
     timed = [(stage, statistic) for stage in ("retrieve", "total") for statistic in ("p50", "p95", "p99")]
     columns = [
@@ -468,6 +467,5 @@ def build_failed_text_table(result: EmbedderStudy) -> Table:
 
 
 def build_failed_embedder_table(result: EmbedderStudy) -> Table:
-    """Build the table of embedders that failed."""
     rows: list[Row] = [[name, one_line(reason)] for name, reason in result.failures.items()]
     return Table("failures", [Column("embedder"), Column("reason")], rows)

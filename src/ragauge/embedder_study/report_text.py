@@ -23,7 +23,6 @@ PART_TEXTS = {"whole": "titles and texts", "text": "texts without titles", "titl
 
 
 def summarise_embedders(result: EmbedderStudy) -> str:
-    """Summarise the result in one sentence."""
     ranked = [embedder for embedder in sort_embedders(result) if not math.isnan(main_mean(result, embedder).value)]
     if not ranked:
         return "No embedder was measured."

@@ -74,7 +74,6 @@ class PerturbationKey(NamedTuple):
 
 
 def perturbation_key(perturbed: PerturbationResult) -> PerturbationKey:
-    """Return the key of a perturbation."""
     return PerturbationKey(perturbed.name, -1.0 if math.isnan(perturbed.rate) else perturbed.rate)
 
 

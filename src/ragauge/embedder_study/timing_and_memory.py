@@ -46,8 +46,6 @@ PROGRESS_INTERVAL_QUERIES = 20
 
 @dataclass(eq=False)
 class StoreSearchResults:
-    """Search results and times of one store."""
-
     store: str
     rankings: dict[str, list[str]] = field(default_factory=dict)
     times: dict[str, StageTimes] = field(default_factory=dict)

@@ -46,8 +46,6 @@ MIN_DOCUMENTS_TO_HOLD_OUT = 50
 
 
 class _OpenTokenizer(NamedTuple):
-    """Opened tokenizer and its name."""
-
     name: str
     tokenizer: Tokenizer
     learns: bool

@@ -235,7 +235,6 @@ def compute_judged_ranks(
     name: str | None = None,
     run_format: str | None = None,
 ) -> JudgedRanks:
-    """Compute the judged ranks of one run."""
     return compute_judged_ranks_by_name(judgments, {name: run}, measures, convention, run_format=run_format)[name]
 
 

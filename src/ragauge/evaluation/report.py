@@ -20,7 +20,6 @@ MAX_NAMED_RUNS = 3
 
 
 def build_report(result: EvaluatedRuns) -> Report:
-    """Build the report of scores."""
     sections = [
         Section("scores", "Scores", [build_score_table(result)], "Scores"),
         Section("charts", "Chart", [Charts(lambda: build_score_chart(result))], "Chart", PAGE_ONLY),
@@ -102,13 +101,11 @@ def transpose_scores(table: Table, result: EvaluatedRuns) -> Table:
 
 
 def measure_style(measure: str) -> str:
-    """Return the number style of a measure."""
     parsed = find_measure(measure)
     return "count" if parsed is not None and parsed.is_count else "score"
 
 
 def measure_column(result: EvaluatedRuns | Scores, measure: str) -> Column:
-    """Return the column of a measure with its direction."""
     style = measure_style(measure)
     better: Literal[-1, 0, 1] = 0 if style == "count" else -1 if result.is_lower_better(measure) else 1
     return Column(measure, style, better)

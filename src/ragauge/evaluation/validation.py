@@ -38,8 +38,6 @@ def sample_findings(subject: str, samples: Sequence[Sample]) -> list[Finding]:
 
 
 class SampleFile(NamedTuple):
-    """Samples to check."""
-
     subject: str
     samples: Sequence[Sample]
 
@@ -197,8 +195,6 @@ def validate_files(
 
 
 class JudgmentFile(NamedTuple):
-    """Judgments to check."""
-
     subject: str
     rows: pl.DataFrame
     corpus: pl.Series | None

@@ -218,8 +218,6 @@ def _pass_k_by_keyword(function: Callable[..., Any]) -> Any:
 
 
 class TokenCountingRetriever:
-    """Retriever that counts the tokens of each returned text."""
-
     def __init__(self, retriever: Retriever, count: CountTokens | None) -> None:
         self._retriever = retriever
         self._count = count

@@ -138,7 +138,6 @@ class RowFile:
         return self.source.label if self.source.path == "-" else Path(self.source.path).name
 
     def place(self, number: int) -> RowPlace:
-        """Return the place of a row."""
         return RowPlace(self.name, number, self.unit, self.source.label)
 
     def line(self, number: int | None = None) -> RowPlace:

@@ -141,7 +141,6 @@ def _union_schema(members: Sequence[Schema]) -> Schema:
 
 
 def _property_function(kind: type[Any], name: str) -> Any:
-    """Return the function of a property."""
     attribute = inspect.getattr_static(kind, name)
     return attribute.func if isinstance(attribute, cached_property) else attribute.fget
 

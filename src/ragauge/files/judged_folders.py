@@ -56,7 +56,6 @@ def list_judged_folders(folder: str | Path) -> list[str]:
 
 
 def read_judged_manifest(folder: str | Path) -> dict[str, Any]:
-    """Read the manifest of a judged folder."""
     path = str(Path(folder) / MANIFEST_FILE)
     if not Path(path).is_file():
         raise BadInput("no judge results found", file=str(folder), hint="pass a folder that `ragauge judge` wrote")

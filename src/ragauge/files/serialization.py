@@ -222,7 +222,6 @@ def settings_from(kind: type[T], settings: Mapping[str, Any]) -> T:
 
 
 def read_toml(path: str) -> dict[str, Any]:
-    """Read a TOML file."""
     try:
         return parse_toml(Path(path).read_text(encoding="utf-8"), file=path)
     except FileNotFoundError:

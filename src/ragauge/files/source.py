@@ -194,7 +194,6 @@ class BoundedReader(io.RawIOBase):
         self._limit = DECOMPRESSED_LIMIT.n_bytes
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:

@@ -75,8 +75,6 @@ class StixNode:
 
 @dataclass(frozen=True)
 class StixBundle:
-    """Contents of a bundle."""
-
     nodes: Mapping[str, StixNode]
     relations: Sequence[StixRelation]
     others: Mapping[str, int] = field(default_factory=lambda: EMPTY_MAPPING)

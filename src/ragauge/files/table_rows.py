@@ -38,7 +38,6 @@ class TableRows:
 
     @property
     def names(self) -> list[str]:
-        """Names of the columns."""
         return list(self.columns)
 
     def line(self, i: int) -> int | None:
@@ -86,7 +85,6 @@ def read_rows(source: InputFile, form: str) -> TableRows:
 
 
 def rows_from_frame(frame: pl.DataFrame, label: str) -> TableRows:
-    """Convert a frame to rows."""
     return rows_from_mappings(frame.columns, enumerate(frame.iter_rows(named=True), start=1), label, in_lines=False)
 
 

@@ -15,8 +15,6 @@ from ragauge.fusion.trained_methods import LearnedValues
 
 @dataclass(frozen=True)
 class MethodParameter:
-    """Parameter of a fusion method."""
-
     default: Any
     requirement: str
     """Condition on the value, as text for error messages."""

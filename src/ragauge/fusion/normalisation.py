@@ -59,7 +59,6 @@ def _check_finite(scores: Mapping[str, float]) -> None:
 
 
 def all_documents(rankings: Iterable[Iterable[str]]) -> list[str]:
-    """Return the distinct documents of all rankings."""
     return list(dict.fromkeys(doc for ranking in rankings for doc in ranking))
 
 
@@ -132,7 +131,6 @@ Rankings = Sequence[Ranking]
 
 
 def keep_scores(rankings: Rankings) -> Rankings:
-    """Return the scores unchanged."""
     return rankings
 
 

@@ -65,7 +65,6 @@ class TunedFusion:
 
     @property
     def in_sample_mean(self) -> float:
-        """In-sample mean."""
         return _mean_or_nan(self.in_sample.values())
 
     @property

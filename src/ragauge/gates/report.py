@@ -81,7 +81,6 @@ def summarise_gate(gate: Gate) -> str:
 
 
 def build_report(gate: Gate) -> Report:
-    """Build the report of a gate."""
     sections = [
         Section("rules", "Rules", [_build_rules_table(gate)] if gate.checks else [], "Rules"),
         Section("failures", "Reasons", _describe_failures(gate), "Reasons"),

@@ -212,7 +212,6 @@ class RunIndicators:
         return result is not None and bool(result.unscored)
 
     def _count_without_freshness(self, name: str, subset: QuerySubset) -> IndicatorValue:
-        """Count the queries without a freshness indicator."""
         without = self._no_freshness_reason(name)
         if without:
             return IndicatorValue(reason=without)

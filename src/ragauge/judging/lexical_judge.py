@@ -46,7 +46,6 @@ def prepare_source(text: str) -> SourceWords:
 
 
 def join_sources(sources: Sequence[SourceWords]) -> SourceWords:
-    """Join several sources into one."""
     if len(sources) == 1:
         return sources[0]
     where: dict[str, int] = {}
@@ -153,8 +152,6 @@ def find_needed_sources(
 
 
 class PreparedTexts:
-    """Cache of prepared texts."""
-
     def __init__(self, size: int = 4096) -> None:
         self.words = functools.lru_cache(maxsize=size)(parse_words)
         self.source = functools.lru_cache(maxsize=size)(prepare_source)

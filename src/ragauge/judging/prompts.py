@@ -33,7 +33,6 @@ _INSTRUCTIONS = {
 
 @cache
 def read_rubric(name: str) -> str:
-    """Read the text of a rubric."""
     return (files("ragauge.judging") / "rubrics" / f"{name}.md").read_text(encoding="utf-8").strip()
 
 

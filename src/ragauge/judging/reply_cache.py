@@ -153,7 +153,6 @@ class ReplyCache:
         return vectors
 
     def save_vectors(self, vectors: Mapping[str, Any]) -> None:
-        """Save vectors."""
         rows = [(key, np.asarray(vector, np.float32).tobytes()) for key, vector in vectors.items()]
         with self._translate_errors("cannot be written"):
             self._connection.execute("BEGIN")

@@ -47,7 +47,6 @@ LEXICAL_WARNING = "The lexical judge compares words and numbers. Use its scores 
 
 
 def build_report(judged: JudgedSamples) -> Report:
-    """Build the report of judged samples."""
     sections = [
         Section(
             "measures",

@@ -61,7 +61,6 @@ class DryRunJudge:
 
     @property
     def name(self) -> str:
-        """Name of the model."""
         return self._model.name
 
     @property

@@ -119,7 +119,6 @@ class JudgedRanks:
 
     @property
     def pool(self) -> JudgedPool:
-        """All judged documents."""
         return self.judgments.pool
 
     @property

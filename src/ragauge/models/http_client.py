@@ -24,8 +24,6 @@ _DROPPED_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
 
 
 class ClientOptions(TypedDict, total=False):
-    """Options of a client of httpx."""
-
     limits: Any
     timeout: Any
     """Seconds, or the timeouts of the library."""
@@ -106,8 +104,6 @@ def check_redirect(request: Any, target: Any) -> None:
 @cache
 def _client_classes(library: Any) -> tuple[Any, Any]:
     class GuardedAsyncClient(library.AsyncClient):  # type: ignore[misc]
-        """An asynchronous client with guards."""
-
         async def send(self, request: Any, **settings: Any) -> Any:
             settings |= {"stream": True, "follow_redirects": False}
             for _ in range(MAX_REDIRECTS):
@@ -126,8 +122,6 @@ def _client_classes(library: Any) -> tuple[Any, Any]:
             raise _redirect_limit_error(request)
 
     class GuardedClient(library.Client):  # type: ignore[misc]
-        """A client with guards."""
-
         def send(self, request: Any, **settings: Any) -> Any:
             settings |= {"stream": True, "follow_redirects": False}
             for _ in range(MAX_REDIRECTS):

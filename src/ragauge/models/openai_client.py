@@ -75,7 +75,6 @@ class OpenAIEndpoint:
             )
 
     def open_client(self) -> Any:
-        """Open a client of the SDK."""
         limits, timeout = self.sdk.DEFAULT_CONNECTION_LIMITS, self.sdk.DEFAULT_TIMEOUT
         guarded = open_client(self.http, limits=limits, timeout=timeout)
         return self.sdk.OpenAI(api_key=self._key, base_url=self.url, http_client=guarded)

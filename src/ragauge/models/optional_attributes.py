@@ -62,7 +62,6 @@ class EmbedderAttributes:
 
     @property
     def parameters(self) -> int | None:
-        """Number of parameters."""
         return _integer(self._embedder, "parameters")
 
     @property
@@ -73,7 +72,6 @@ class EmbedderAttributes:
 
     @property
     def train_seconds(self) -> float | None:
-        """Training time in seconds."""
         seconds = getattr(self._embedder, "train_seconds", None)
         return None if seconds is None else float(seconds)
 

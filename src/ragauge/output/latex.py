@@ -60,7 +60,6 @@ def render_latex(reports: Sequence[Report]) -> str:
 
 
 def render_table(table: Table, caption: str, label: str) -> str:
-    """Render one table as a float with caption and label."""
     header = [escape_latex(column.title) for column in table.columns]
     rows = [
         [_format_latex_cell(cell, column) for cell, column in zip(row, table.columns, strict=True)]

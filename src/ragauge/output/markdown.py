@@ -47,7 +47,6 @@ def details_block(title: str, lines: Sequence[str]) -> list[str]:
 
 
 def render_markdown(reports: Sequence[Report]) -> str:
-    """Render reports as one Markdown document."""
     return "\n".join(_render_reports(reports, "#"))
 
 

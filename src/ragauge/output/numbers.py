@@ -181,7 +181,6 @@ def format_exact(value: float | None) -> str:
 
 
 def first_few(names: Sequence[str], max_names: int = 5) -> tuple[str, ...]:
-    """Return the first names."""
     return tuple(names[:max_names])
 
 

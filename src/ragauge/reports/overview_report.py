@@ -74,7 +74,6 @@ TRIALS_TITLE = "Variation between trials"
 
 
 def build_report(overview: Overview) -> Report:
-    """Build the report of an overview."""
     draw = cache(lambda: draw_charts(overview))
 
     def charts(section: str, *, in_pairs: bool = False) -> Charts:

@@ -60,7 +60,6 @@ def find_query_count(mean: Mean) -> int | None:
 
 
 def count_queries(overview: Overview) -> int:
-    """Return the number of queries."""
     scored = {query for entry in overview.entries.values() for scores in entry.scores for query in scores.queries}
     if scored:
         return len(scored)

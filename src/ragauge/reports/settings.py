@@ -92,7 +92,6 @@ class OverviewSettings:
 
     @property
     def comparison_settings(self) -> ComparisonSettings:
-        """Settings of the comparisons."""
         return settings_from(ComparisonSettings, self.comparison)
 
     @property

@@ -217,7 +217,6 @@ def read_manifest(folder: str | Path, *, file_name: str = MANIFEST_FILE) -> dict
 
 
 def read_run_folder(folder: Path) -> Run:
-    """Read a finished run from a folder."""
     if not is_complete(folder):
         raise BadInput("contains no finished run", file=str(folder), hint="run the same command again to resume")
     timings, repeats = folder / TIMINGS_FILE, folder / TRIALS_FILE

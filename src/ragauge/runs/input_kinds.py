@@ -70,8 +70,6 @@ LAYOUT_MARKS: Mapping[str, frozenset[str]] = {
 
 
 class InputKind(StrEnum):
-    """Kind of an input."""
-
     EXPERIMENT = "experiment"
     """Runs with their judgments: a folder that `run` wrote, or its result."""
     RUN = "run"

@@ -127,7 +127,6 @@ class Inputs:
         return next(iter(runs.items()))
 
     def judgments(self) -> Judgments:
-        """Read the judgments."""
         return readers.read_judgments(self.qrels, split=self.split)
 
     def open_runs(self, *, with_ranks: bool = False) -> dict[str, list[Run]]:

@@ -88,7 +88,6 @@ class Journal:
         self._write_row({"session": session})
 
     def append(self, result: QueryResult) -> None:
-        """Append a query result."""
         result.session = len(self.sessions)
         try:
             self._file.write(_encode_result(result).encode("ascii"))

@@ -98,8 +98,6 @@ class MarginTest:
 @json_form(derived=["flips"])
 @dataclass(frozen=True)
 class SeedDifferences:
-    """Mean difference per seed."""
-
     labels: Sequence[str]
     differences: Sequence[float]
     paired: bool

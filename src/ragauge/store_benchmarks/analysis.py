@@ -84,7 +84,6 @@ class BenchmarkAnalysis:
                 yield job, replace(point, **work.provenance(job, configuration.search))
 
     def loads(self, piece: RawResult | None) -> list[LoadResult]:
-        """Return the results of the load tests."""
         loads, arrays = piece or ({"notes": []}, {})
         return [
             measures.summarise_load(_arrays_with_prefix(arrays, f"{number}_"), note)

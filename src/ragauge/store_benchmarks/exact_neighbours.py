@@ -102,7 +102,6 @@ class RowShard:
     rows: Matrix
 
     def read(self) -> Matrix | None:
-        """Return the rows."""
         return self.rows
 
 

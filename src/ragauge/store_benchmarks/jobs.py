@@ -61,7 +61,6 @@ class BenchmarkWorkerTask:
 
     @property
     def build_folder(self) -> BuildFolder:
-        """Folder of the build."""
         return BuildFolder(Path(self.folder))
 
 

@@ -125,8 +125,6 @@ class LoadSettings:
 
 @dataclass(frozen=True)
 class ClientTask:
-    """Task of one client process."""
-
     store: StoreSpec
     folder: str
     """Folder with the queries and the schedule, and for the times of each client."""
@@ -136,7 +134,6 @@ class ClientTask:
 
     @property
     def times_file(self) -> Path:
-        """File for the times of this client."""
         return Path(self.folder) / f"times-{self.place}.npz"
 
 

@@ -92,7 +92,6 @@ class StoreSpec:
     """Number of threads, passed to stores that accept it."""
 
     def open(self) -> FullStore:
-        """Open the store."""
         context = {"metric": self.metric, "path": self.path, "threads": self.threads}
         return load_store_type(self.store).open(self.options, context)
 

@@ -54,7 +54,6 @@ LATEX_ONLY = frozenset({"latex"})
 
 
 def build_report(result: StoreBenchmark) -> Report:
-    """Build the report of a benchmark."""
     summary, *details = summarise_benchmark(result)
     sections = [
         Section("stores", "Stores", [build_store_table(result)], formats=LATEX_ONLY),

@@ -177,7 +177,6 @@ def build_quality_table(result: StoreBenchmark, points: Sequence[MeasuredConfigu
 
 
 def build_latency_table(result: StoreBenchmark, points: Sequence[MeasuredConfiguration]) -> Table:
-    """Build a table of latency percentiles."""
     columns = [Column(f"{name} ms", "ms", 0, int(name == "max")) for name in LATENCY_STATISTICS]
     rows: list[Row] = []
     for point in points:
@@ -473,5 +472,4 @@ def build_unmeasured_table(result: StoreBenchmark) -> Table:
 
 
 def build_note_table(result: StoreBenchmark) -> Table:
-    """Build a table of notes on configurations."""
     return Table("limitations", [Column("store"), Column("note")], list_store_notes(result), "Limitations")

@@ -68,7 +68,6 @@ def shared_options(points: Sequence[MeasuredConfiguration]) -> dict[str, Any]:
 
 
 def points_in_series(result: StoreBenchmark, series: str) -> list[MeasuredConfiguration]:
-    """Return all points of a series."""
     return [point for point in result.points if point.series == series]
 
 

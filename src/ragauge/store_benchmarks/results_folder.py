@@ -90,7 +90,6 @@ class BuildFolder(NamedTuple):
         return self.path / "store"
 
     def result_file(self, name: str) -> Path:
-        """Return the file of a raw result."""
         return self.path / f"{name}.npz"
 
     def read_result(self, name: str) -> RawResult | None:

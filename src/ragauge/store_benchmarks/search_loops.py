@@ -59,7 +59,6 @@ def build_filter_metadata(rungs: Mapping[str, Mask], start: int = 0, count: int 
 
 
 def build_filter_condition(rung: str) -> dict[str, str]:
-    """Return the filter condition of a random filter."""
     return {rung: MATCHING_VALUE}
 
 

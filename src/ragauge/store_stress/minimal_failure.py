@@ -150,7 +150,6 @@ def write_reproducer(
     command: str,
     description: str,
 ) -> StoreFailure:
-    """Write a reproducer folder and return the failure with its path and command."""
     write_documents(folder / "corpus.jsonl", documents)
     needs_queries = broken.stage.action == "searching" and bool(queries)
     if needs_queries:

@@ -22,8 +22,6 @@ INGESTION_MODES = ("one by one", "in batches")
 
 @dataclass(frozen=True)
 class StressSettings:
-    """Settings of a stress test."""
-
     ways: Sequence[Annotated[str, OneOf(INGESTION_MODES)]] = INGESTION_MODES
     batch: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 100
     """Documents per put in the mode `in batches`."""

@@ -82,7 +82,6 @@ class StressScenario:
 
     @property
     def store_folder(self) -> Path:
-        """Folder of the current store."""
         return next((self.folder / "stores").iterdir())
 
     def filled(self, documents: int, steps: Sequence[str] = ALL_STEPS, *, reopen: bool = True) -> FillResult:

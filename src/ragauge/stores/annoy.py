@@ -28,8 +28,6 @@ FOREST_SEED = 1
 
 @dataclass(frozen=True)
 class AnnoySettings(StoreSettings):
-    """Options of Annoy."""
-
     n_trees: Annotated[int, AtLeast(1)] = 50
     search_k: Annotated[int, AtLeast(1)] | None = search_option(None)
 

@@ -134,7 +134,6 @@ class StoreBookkeeping:
         return positions
 
     def ids_at(self, positions: Positions) -> list[str]:
-        """Return the ids at positions."""
         ids: list[str] = self._names[positions].tolist()
         return ids
 

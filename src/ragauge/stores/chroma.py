@@ -27,8 +27,6 @@ CHROMA_OPERATORS = {operator: name for name, operator in FILTER_OPERATORS.items(
 
 @dataclass(frozen=True)
 class ChromaSettings(StoreSettings):
-    """Options of Chroma."""
-
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 100
     ef_search: Annotated[int, AtLeast(1)] = search_option(100)
@@ -58,7 +56,6 @@ class ChromaEngine(Engine):
         """Whether Chroma has indexed the added vectors, or read the saved ones."""
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        """Open the collection."""
         self._folder = str(folder.place(DATABASE_FOLDER, fresh=fresh))
         self._open_collection()
         self._max_batch_rows = int(self._client.get_max_batch_size())
@@ -69,7 +66,6 @@ class ChromaEngine(Engine):
         """Do nothing: `open` creates the collection."""
 
     def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
-        """Insert vectors."""
         # Chroma rejects an empty mapping.
         metadata = None if rows is None else [dict(row) or None for row in rows]
         keys = [str(position) for position in positions]
@@ -79,11 +75,9 @@ class ChromaEngine(Engine):
             self._collection.add(ids=keys[part], embeddings=matrix[part], metadatas=batch_metadata)
 
     def replace(self, positions: list[int], matrix: Matrix) -> None:
-        """Replace vectors."""
         self._collection.update(ids=[str(position) for position in positions], embeddings=matrix)
 
     def delete(self, positions: list[int]) -> None:
-        """Delete vectors."""
         self._collection.delete(ids=[str(position) for position in positions])
 
     def build(self) -> None:
@@ -94,7 +88,6 @@ class ChromaEngine(Engine):
             self._loaded = True
 
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
-        """Return the neighbours that the graph finds."""
         terms = [
             {field: {CHROMA_OPERATORS[operator]: list(value) if operator == ONE_OF else value}}
             for field, operator, value in conditions or ()
@@ -115,7 +108,6 @@ class ChromaEngine(Engine):
             self._apply_ef_search()
 
     def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
-        """Insert or replace documents."""
         for start in range(0, len(rows), self._max_batch_rows):
             part = rows[start : start + self._max_batch_rows]
             self._collection.upsert(
@@ -126,23 +118,19 @@ class ChromaEngine(Engine):
             )
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
-        """Return documents by id."""
         result = self._collection.get(ids=list(dict.fromkeys(ids)), include=["documents", "metadatas"])
         columns = zip(result["ids"], result["documents"], result["metadatas"], strict=True)
         return [DocumentRow(key, text, values["title"], values["metadata"]) for key, text, values in columns]
 
     def ids(self) -> list[str]:
-        """Return all ids."""
         return list(self._collection.get(include=[])["ids"])
 
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
-        """Return the documents that the graph finds."""
         result = self._collection.query(query_embeddings=vector[None], n_results=k, include=["documents", "distances"])
         columns = zip(result["ids"][0], result["distances"][0], result["documents"][0], strict=True)
         return [Hit(key, 1 - distance, text) for key, distance, text in columns]
 
     def describe(self) -> dict[str, Any]:
-        """Return version and parameters."""
         return {
             "version": self._library.__version__,
             "index": "hnsw",
@@ -151,7 +139,6 @@ class ChromaEngine(Engine):
         }
 
     def close(self) -> None:
-        """Close the client."""
         if not isinstance(self._client, ClosedEngine):
             self._client.close()
         self._client = self._collection = ClosedEngine()

@@ -178,7 +178,6 @@ class MemoryDocumentStore:
         return {"keeper": "memory", "index": "none", "size": len(self._documents), "dimension": self._dimension}
 
     def close(self) -> None:
-        """Close the journal."""
         if self._journal is not None:
             self._journal.close()
 

@@ -48,7 +48,6 @@ class DuckDBSettings(StoreSettings):
 
     @property
     def build_options(self) -> dict[str, Any]:
-        """Build options of this index."""
         return super().build_options if self.index == "hnsw" else {"index": self.index}
 
 
@@ -81,7 +80,6 @@ class DuckDBEngine(Engine):
         """Whether a transaction is open."""
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        """Open the file."""
         file = folder.place(f"{self.layout.table}.duckdb", fresh=fresh)
         self._file = str(file)
         if self.layout.table == "vectors":
@@ -114,7 +112,6 @@ class DuckDBEngine(Engine):
             )
 
     def add_columns(self, columns: Sequence[MetadataColumn]) -> None:
-        """Add metadata columns."""
         with self._lock:
             self._open_for_writing()
             for column in columns:
@@ -123,7 +120,6 @@ class DuckDBEngine(Engine):
                 )
 
     def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
-        """Insert vectors."""
         import polars
 
         columns: dict[str, Any] = {
@@ -141,7 +137,6 @@ class DuckDBEngine(Engine):
             cursor.unregister("incoming")
 
     def replace(self, positions: list[int], matrix: Matrix) -> None:
-        """Replace vectors."""
         with self._lock:
             self._open_for_writing()
             for position, vector in zip(positions, matrix, strict=True):
@@ -151,7 +146,6 @@ class DuckDBEngine(Engine):
             self._outdated = self._built and self._has_index
 
     def delete(self, positions: list[int]) -> None:
-        """Delete vectors."""
         with self._lock:
             self._open_for_writing()
             self._thread_cursor().execute("DELETE FROM vectors WHERE list_contains(?, id)", [positions])
@@ -169,7 +163,6 @@ class DuckDBEngine(Engine):
             self._built, self._outdated = True, False
 
     def tune(self, settings: StoreSettings) -> None:
-        """Use other search options."""
         super().tune(settings)
         if self._connection is not None:
             with self._lock:
@@ -222,23 +215,19 @@ class DuckDBEngine(Engine):
             self._connection.execute("COMMIT")
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
-        """Return documents by id."""
         statement = "SELECT id, text, title, metadata FROM documents WHERE list_contains(?, id)"
         return [DocumentRow(*row) for row in self._connection.execute(statement, [list(ids)]).fetchall()]
 
     def ids(self) -> list[str]:
-        """Return all ids."""
         return [key for (key,) in self._connection.execute("SELECT id FROM documents").fetchall()]
 
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
-        """Return the documents that the plan finds."""
         distance = self._distance_expression()
         statement = f"SELECT id, {distance}, text FROM documents ORDER BY {distance} LIMIT $2"  # noqa: S608 - own names
         rows = self._connection.execute(statement, [vector.tolist(), k]).fetchall()
         return [Hit(key, 1 - distance, text) for key, distance, text in rows]
 
     def describe(self) -> dict[str, Any]:
-        """Return version and parameters."""
         description = {"version": self._library.__version__, **self.settings.build_options}
         if self.layout.table == "documents":
             return description
@@ -345,7 +334,6 @@ class DuckDBStore(DatabaseStore):
         super().__init__(DuckDBEngine(settings, threads), metric, path)
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
-        """Return whether the plan of a search uses the index."""
         query = self._intake.queries([vector], k)[0]
         conditions = (self._columns.to_conditions(where) if where else []) or []
         with self._errors:

@@ -62,7 +62,6 @@ class FaissSettings(StoreSettings):
 
     @property
     def build_options(self) -> dict[str, Any]:
-        """Build options of this kind of index."""
         return self.select("kind", *BUILD_OPTIONS[self.kind])
 
     @property

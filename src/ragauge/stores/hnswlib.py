@@ -20,8 +20,6 @@ from ragauge.stores.vector_store import LibraryStore
 
 @dataclass(frozen=True)
 class HnswlibSettings(StoreSettings):
-    """Options of hnswlib."""
-
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 200
     ef_search: Annotated[int, AtLeast(1)] = search_option(64)

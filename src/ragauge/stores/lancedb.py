@@ -61,7 +61,6 @@ class LanceDBSettings(StoreSettings):
 
     @property
     def build_options(self) -> dict[str, Any]:
-        """Build options of this index."""
         names = ["index"] if self.index == "none" else ["index", "partitions"]
         names += ["sub_vectors"] if self.index.endswith("pq") else []
         names += ["m", "ef_construction"] if "hnsw" in self.index else []
@@ -110,7 +109,6 @@ class LanceDBEngine(Engine):
             self._table = self._database.open_table(self.layout.table)
 
     def create(self) -> None:
-        """Create the table."""
         fields = [("id", "string"), ("title", "string"), ("text", "string"), ("metadata", "string")]
         if self.layout.table == "vectors":
             fields = [("id", "int64"), *((column.name, ARROW_TYPES[column.kind]) for column in self.layout.columns)]
@@ -119,12 +117,10 @@ class LanceDBEngine(Engine):
         self._table = self._database.create_table(self.layout.table, schema=self._schema, exist_ok=True)
 
     def add_columns(self, columns: Sequence[MetadataColumn]) -> None:
-        """Add metadata columns."""
         with self._lock:
             self._table.add_columns([self._arrow.field(column.name, ARROW_TYPES[column.kind]) for column in columns])
 
     def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
-        """Insert vectors."""
         columns = self._vector_columns(np.arange(positions.start, positions.stop), matrix)
         for column in self.layout.columns:
             values = [row.get(column.name) for row in rows or [{}] * len(matrix)]
@@ -133,13 +129,11 @@ class LanceDBEngine(Engine):
             self._table.add(self._arrow.table(columns))
 
     def replace(self, positions: list[int], matrix: Matrix) -> None:
-        """Replace vectors."""
         rows = self._arrow.table(self._vector_columns(positions, matrix))
         with self._lock:
             self._table.merge_insert("id").when_matched_update_all().execute(rows)
 
     def delete(self, positions: list[int]) -> None:
-        """Delete vectors."""
         with self._lock:
             self._table.delete(f"id IN ({', '.join(map(str, positions))})")
 
@@ -156,7 +150,6 @@ class LanceDBEngine(Engine):
                 self._table.optimize(cleanup_older_than=timedelta(milliseconds=1))
 
     def tune(self, settings: StoreSettings) -> None:
-        """Use other search options."""
         super().tune(settings)
         self._search_values = settings.search_values
 
@@ -171,24 +164,20 @@ class LanceDBEngine(Engine):
         return positions, values
 
     def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
-        """Insert or replace documents."""
         records = [{**row._asdict(), "vector": vector} for row, vector in zip(rows, matrix, strict=True)]
         table = self._arrow.Table.from_pylist(records, schema=self._schema)
         self._table.merge_insert("id").when_matched_update_all().when_not_matched_insert_all().execute(table)
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
-        """Return documents by id."""
         literals = ", ".join(map(_sql_literal, dict.fromkeys(ids)))
         query = self._table.search().where(f"id IN ({literals})").select(list(DocumentRow._fields))
         return [DocumentRow(**row) for row in query.limit(len(ids)).to_list()]
 
     def ids(self) -> list[str]:
-        """Return all ids."""
         rows = self._table.search().select(["id"]).limit(max(1, self._table.count_rows())).to_arrow()
         return [str(key) for key in rows["id"].to_pylist()]
 
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
-        """Compare all documents."""
         query = self._table.search(vector, vector_column_name="vector").distance_type("cosine")
         rows = query.select(["id", "text", "_distance"]).limit(k).to_list()
         return [Hit(row["id"], 1 - row["_distance"], row["text"]) for row in rows]
@@ -210,7 +199,6 @@ class LanceDBEngine(Engine):
         }
 
     def close(self) -> None:
-        """Release the table."""
         self._table = self._database = ClosedEngine()
 
     def _index_config(self) -> Any:

@@ -63,7 +63,6 @@ class MemvidEngine(Engine):
         self._n_frames = self._n_vectors = 0
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        """Open or create the file."""
         file = folder.place(DATABASE_FILE, fresh=fresh)
         index_options = {"enable_vec": self._index != "lex", "enable_lex": self._index != "vec"}
         self._writes_at_once = file.exists()
@@ -92,7 +91,6 @@ class MemvidEngine(Engine):
         raise NotImplementedError
 
     def delete(self, positions: list[int]) -> None:
-        """Delete vectors."""
         self.build()
         for position in positions:
             self._core.remove(position)
@@ -115,7 +113,6 @@ class MemvidEngine(Engine):
         return self._n_vectors >= MIN_VECTORS_FOR_GRAPH
 
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:  # noqa: ARG002 - no filters
-        """Return the neighbours that memvid finds."""
         if self.has_graph and 2 * k > MAX_GRAPH_CANDIDATES:
             raise unsupported_error(
                 self.name, f"return {k} neighbours", f"its graph returns up to {MAX_GRAPH_CANDIDATES // 2}"
@@ -148,16 +145,13 @@ class MemvidEngine(Engine):
         self._core.put_many(requests, vectors, {"no_raw": not self._raw})
 
     def commit(self) -> None:
-        """Commit in memvid."""
         self._core.commit()
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
-        """Return documents by id."""
         rows = map(self._read_document, dict.fromkeys(ids))
         return [row for row in rows if row is not None]
 
     def ids(self) -> list[str]:
-        """Return all ids."""
         limit = max(1, int(self._core.stats()["frame_count"]))
         return [str(frame["uri"]) for frame in self._memory.timeline(limit=limit)]
 
@@ -174,7 +168,6 @@ class MemvidEngine(Engine):
         return list(best.values())
 
     def describe(self) -> dict[str, Any]:
-        """Return versions and parameters."""
         library = self._library.info()
         versions = {"version": library["sdk_version"], "core": library["native"]["memvid_core_version"]}
         if self.layout.table == "documents":
@@ -182,7 +175,6 @@ class MemvidEngine(Engine):
         return {**versions, "index": "hnsw" if self.has_graph else "none", "index_used": self.has_graph}
 
     def close(self) -> None:
-        """Close the file."""
         if not isinstance(self._core, ClosedEngine):
             self._memory.close()
         self._core = self._memory = ClosedEngine()

@@ -115,7 +115,6 @@ def _fits_column(value: Any, column: MetadataColumn) -> bool:
 
 
 def value_kind(value: Any) -> str:
-    """Return the kind of a metadata value."""
     if isinstance(value, bool) or type(value).__name__ == "bool_":
         return BOOL_KIND
     if isinstance(value, str):

@@ -67,7 +67,6 @@ class MilvusLiteSettings(StoreSettings):
 
     @property
     def build_options(self) -> dict[str, Any]:
-        """Build options of this index."""
         return {"index": self.index, **self.index_options}
 
     @property
@@ -110,7 +109,6 @@ class MilvusLiteEngine(Engine):
             self._client.load_collection(self.layout.table)
 
     def create(self) -> None:
-        """Create the collection."""
         if self.layout.table == "vectors":
             # Metadata of vectors are dynamic fields.
             schema = self._create_schema(self._library.DataType.INT64, dynamic=True)
@@ -126,7 +124,6 @@ class MilvusLiteEngine(Engine):
         self._client.load_collection(self.layout.table)
 
     def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
-        """Insert vectors."""
         for start in range(0, len(matrix), INSERT_BATCH_ROWS):
             records = [
                 {"id": positions[number], "vector": matrix[number], **(rows[number] if rows else {})}
@@ -146,7 +143,6 @@ class MilvusLiteEngine(Engine):
         self._client.upsert(self.layout.table, records)
 
     def delete(self, positions: list[int]) -> None:
-        """Delete vectors."""
         self._client.delete(self.layout.table, ids=positions)
 
     def build(self) -> None:
@@ -160,7 +156,6 @@ class MilvusLiteEngine(Engine):
         self._client.load_collection(self.layout.table)
 
     def tune(self, settings: StoreSettings) -> None:
-        """Use other search options."""
         super().tune(settings)
         self._search_values = {PARAMETER_NAMES.get(name, name): n for name, n in settings.search_values.items()}
 
@@ -195,16 +190,13 @@ class MilvusLiteEngine(Engine):
         return np.take_along_axis(positions, order, axis=1), np.take_along_axis(values, order, axis=1)
 
     def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
-        """Insert or replace documents."""
         records = [{**row._asdict(), "vector": vector} for row, vector in zip(rows, matrix, strict=True)]
         self._client.upsert(self.layout.table, records)
 
     def commit(self) -> None:
-        """Flush the collection in Milvus."""
         self._client.flush(self.layout.table)
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
-        """Return documents by id."""
         # pymilvus's `get` does not escape ids, and fails on an id with a quote.
         names = json.dumps(list(dict.fromkeys(ids)), ensure_ascii=False)
         fields = list(DocumentRow._fields)
@@ -212,7 +204,6 @@ class MilvusLiteEngine(Engine):
         return [DocumentRow(**{name: row[name] for name in fields}) for row in rows]
 
     def ids(self) -> list[str]:
-        """Return all ids."""
         pages = self._client.query_iterator(self.layout.table, batch_size=IDS_PER_PAGE, output_fields=["id"])
         keys: list[str] = []
         while page := pages.next():
@@ -221,7 +212,6 @@ class MilvusLiteEngine(Engine):
         return keys
 
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
-        """Return the documents that the index finds."""
         (hits,) = self._client.search(
             self.layout.table,
             data=[vector],
@@ -233,7 +223,6 @@ class MilvusLiteEngine(Engine):
         return [Hit(hit["id"], hit["distance"], hit["entity"]["text"]) for hit in hits]
 
     def describe(self) -> dict[str, Any]:
-        """Return versions and parameters."""
         versions = {"version": version("milvus-lite"), "pymilvus": version("pymilvus")}
         if self.layout.table == "documents":
             return {**versions, "index": self.settings.index}

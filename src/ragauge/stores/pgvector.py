@@ -46,7 +46,6 @@ class PgVectorSettings(StoreSettings):
 
     @property
     def build_options(self) -> dict[str, Any]:
-        """Build options of this index."""
         sizes = {"none": (), "ivfflat": ("lists",)}.get(self.index, ("m", "ef_construction"))
         return self.select("index", "half", *sizes)
 
@@ -111,7 +110,6 @@ class PgVectorStore(VectorStore):
 
     @property
     def table(self) -> str:
-        """Name of the table."""
         return self._engine.table
 
     def search(self, vectors: Any, k: int, where: Mapping[str, Any] | None = None) -> Neighbours:
@@ -142,7 +140,6 @@ class PgVectorStore(VectorStore):
         return self._engine.explain(query, k, where)
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
-        """Return whether the plan of a search uses the vector index."""
         return uses_vector_index(self.explain(vector, k, where))
 
     def save(self) -> None:

@@ -32,7 +32,6 @@ class PostgresDocumentTable(PostgresTable, DocumentEngine):
     _connection: Connection[Any]
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:  # noqa: ARG002 - documents are never fresh
-        """Connect to the server."""
         path = str(folder.folder.resolve())
         self.table = f"ragauge_kept_{hash_bytes(os.fsencode(path), size_bytes=8)}"
         self._comment = FOLDER_TABLE_COMMENT_PREFIX + path
@@ -77,12 +76,10 @@ class PostgresDocumentTable(PostgresTable, DocumentEngine):
             self._connection.execute("COMMIT")
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
-        """Return documents by id."""
         statement = "SELECT id, text, title, metadata FROM {} WHERE id = ANY(%s)"
         return [DocumentRow(*row) for row in self._fetch_rows(statement, [list(ids)])]
 
     def ids(self) -> list[str]:
-        """Return all ids."""
         return [key for (key,) in self._fetch_rows("SELECT id FROM {}")]
 
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only

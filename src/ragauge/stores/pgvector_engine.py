@@ -117,7 +117,6 @@ class PostgresVectorTable(PostgresTable):
         self._dimension = matrix.shape[1]
 
     def replace(self, ids: Sequence[str], matrix: Matrix) -> None:
-        """Replace vectors."""
         from psycopg import sql
 
         statement = self._compose("UPDATE {} SET embedding = %s::{} WHERE id = %s", sql.Identifier(self.index.type))
@@ -127,7 +126,6 @@ class PostgresVectorTable(PostgresTable):
         self.has_outdated_rows = True
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Delete rows."""
         with self._lock_writer():
             self._writer.execute(self._compose("DELETE FROM {} WHERE id = ANY(%s)"), [list(ids)])
         self.has_outdated_rows = True

@@ -133,7 +133,6 @@ class VectorIndex:
         )
 
     def settings(self) -> list[tuple[str, str]]:
-        """Return the settings of all searches."""
         session_settings = [("enable_seqscan", "off")] if self.force else []
         if self.kind == "hnsw":
             session_settings.append(("hnsw.ef_search", str(self.ef_search)))

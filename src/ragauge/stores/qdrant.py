@@ -46,8 +46,6 @@ IDS_PER_PAGE = 1000
 
 @dataclass(frozen=True)
 class QdrantSettings(StoreSettings):
-    """Options of Qdrant."""
-
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(4)] = 100
     quantization: Literal["none", "int8", "binary"] = "none"
@@ -58,7 +56,6 @@ class QdrantSettings(StoreSettings):
 
     @property
     def search_values(self) -> dict[str, Any]:
-        """Search options that are in use, with their values."""
         return self.select("ef_search", "exact") if self.quantization == "none" else super().search_values
 
 
@@ -86,19 +83,16 @@ class QdrantEngine(VectorEngine):
         self.add_columns(list(self.layout.columns))
 
     def add_columns(self, columns: Sequence[MetadataColumn]) -> None:
-        """Create payload indexes."""
         for column in columns:
             self._create_payload_index(column.name, PAYLOAD_SCHEMAS[column.kind])
 
     def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
-        """Insert points."""
         for start in range(0, len(matrix), UPSERT_BATCH_POINTS):
             part = slice(start, start + UPSERT_BATCH_POINTS)
             payloads = [None] * len(matrix[part]) if rows is None else [_bools_to_ints(row) for row in rows[part]]
             self._upsert_points(list(zip(positions[part], matrix[part].tolist(), payloads, strict=True)))
 
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
-        """Return the points that the graph finds."""
         positions, values = no_neighbours(len(queries), k)
         matching = self._build_filter(conditions) if conditions else None
         for row, query in enumerate(queries):
@@ -108,7 +102,6 @@ class QdrantEngine(VectorEngine):
         return positions, values
 
     def tune(self, settings: StoreSettings) -> None:
-        """Use other search options."""
         super().tune(settings)
         library, rescoring = self._library, None
         if self.settings.quantization != "none":
@@ -195,27 +188,22 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
         self._shard: Any = None
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        """Open the shard, if it exists."""
         self._folder = folder.place(SHARD_FOLDER, fresh=fresh)
         if self._folder.exists():
             self._shard = self._library.EdgeShard.load(str(self._folder))
 
     def create(self) -> None:
-        """Create the shard."""
         if self._shard is None:
             super().create()
 
     def replace(self, positions: list[int], matrix: Matrix) -> None:
-        """Replace vectors."""
         vectors = [self._library.PointVectors(*pair) for pair in zip(positions, matrix.tolist(), strict=True)]
         self._shard.update(self._library.UpdateOperation.update_vectors(vectors))
 
     def delete(self, positions: list[int]) -> None:
-        """Delete points."""
         self._shard.update(self._library.UpdateOperation.delete_points(positions))
 
     def build(self) -> None:
-        """Build the graph."""
         self._shard.optimize()
 
     def flush(self) -> dict[str, Any]:
@@ -224,7 +212,6 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
         return {}
 
     def upsert(self, rows: Sequence[DocumentRow], matrix: Matrix) -> None:
-        """Insert or replace documents."""
         points = [
             self._library.Point(_uuid_for_id(row.id), vector.tolist(), row._asdict())
             for row, vector in zip(rows, matrix, strict=True)
@@ -232,16 +219,13 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
         self._shard.update(self._library.UpdateOperation.upsert_points(points))
 
     def commit(self) -> None:
-        """Flush the shard."""
         self._shard.flush()
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
-        """Return documents by id."""
         points = self._shard.retrieve([_uuid_for_id(key) for key in ids], True, False)
         return [DocumentRow(**point.payload) for point in points]
 
     def ids(self) -> list[str]:
-        """Return all ids."""
         keys: list[str] = []
         offset: Any = None
         while True:
@@ -254,7 +238,6 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
                 return keys
 
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
-        """Return the documents that Qdrant finds."""
         library = self._library
         request = library.SearchRequest(
             query=library.Query.Nearest(vector),
@@ -266,7 +249,6 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
         return [Hit(point.payload["id"], point.score, point.payload["text"]) for point in points]
 
     def close(self) -> None:
-        """Close the shard."""
         if self._shard is not None and not isinstance(self._shard, ClosedEngine):
             self._shard.close()
         self._shard = ClosedEngine()

@@ -48,13 +48,11 @@ class QdrantServerEngine(QdrantEngine):
             self._made = True
 
     def replace(self, positions: list[int], matrix: Matrix) -> None:
-        """Replace the vectors of points."""
         pairs = zip(positions, matrix.tolist(), strict=True)
         vectors = [self._library.PointVectors(id=position, vector=vector) for position, vector in pairs]
         self._client.update_vectors(self._collection, vectors)
 
     def delete(self, positions: list[int]) -> None:
-        """Delete points."""
         self._client.delete(self._collection, points_selector=self._library.PointIdsList(points=positions), wait=True)
 
     def build(self) -> None:

@@ -27,8 +27,6 @@ MIN_TRAINING_VECTORS = 16
 
 @dataclass(frozen=True)
 class ScannSettings(StoreSettings):
-    """Options of ScaNN."""
-
     kind: Literal["tree", "brute"] = "tree"
     num_leaves: Annotated[int, AtLeast(1)] | None = None
     leaves_to_search: Annotated[int, AtLeast(1)] = search_option(10)
@@ -38,11 +36,9 @@ class ScannSettings(StoreSettings):
 
     @property
     def search_values(self) -> dict[str, Any]:
-        """Search options that are in use, with their values."""
         return super().search_values if self.kind == "tree" else {}
 
     def tuned(self, options: Mapping[str, Any]) -> ScannSettings:
-        """Return a copy with other values of search options."""
         if self.kind == "brute" and options:
             raise BadInput("scann brute has no search options")
         return super().tuned(options)

@@ -39,8 +39,6 @@ MISSING_VALUES = {
 
 @dataclass(frozen=True)
 class SqliteVecSettings(StoreSettings):
-    """Options of sqlite-vec."""
-
     chunk: Annotated[int, AtLeast(8)] = 1024
 
     def __post_init__(self) -> None:
@@ -74,13 +72,11 @@ class SqliteVecEngine(Engine):
         self._opened: list[Any] = []
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        """Open the file."""
         self._file = str(folder.place(f"{self.layout.table}.sqlite", fresh=fresh))
         self._connection = self._connect() if self.layout.table == "documents" else self._thread_connection
         (self._versions,) = self._connection.execute("SELECT vec_version(), sqlite_version()").fetchall()
 
     def create(self) -> None:
-        """Create the table."""
         if self.layout.table == "documents":
             self._connection.execute(
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS documents USING vec0(id TEXT PRIMARY KEY, "
@@ -106,7 +102,6 @@ class SqliteVecEngine(Engine):
             connection.execute(f"DROP TABLE {old_table}")
 
     def insert(self, positions: range, matrix: Matrix, rows: Sequence[Mapping[str, Any]] | None) -> None:
-        """Insert vectors."""
         columns = list(self.layout.columns)
         records = []
         for number, (position, vector) in enumerate(zip(positions, matrix, strict=True)):
@@ -120,19 +115,16 @@ class SqliteVecEngine(Engine):
             connection.executemany(statement, records)
 
     def replace(self, positions: list[int], matrix: Matrix) -> None:
-        """Replace vectors."""
         records = [(vector.tobytes(), position) for vector, position in zip(matrix, positions, strict=True)]
         with self._thread_connection as connection:
             connection.executemany(f"UPDATE {self._vector_table} SET embedding = ? WHERE id = ?", records)  # noqa: S608
 
     def delete(self, positions: list[int]) -> None:
-        """Delete vectors."""
         records = [(position,) for position in positions]
         with self._thread_connection as connection:
             connection.executemany(f"DELETE FROM {self._vector_table} WHERE id = ?", records)  # noqa: S608
 
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
-        """Compare all vectors."""
         if k > MAX_K:
             raise unsupported_error(self.name, f"return {k} neighbours", f"vec0 returns up to {MAX_K}")
         statement = f"SELECT id, distance FROM {self._vector_table} WHERE embedding MATCH ? AND k = ?"  # noqa: S608
@@ -174,22 +166,18 @@ class SqliteVecEngine(Engine):
             self._connection.execute("COMMIT")
 
     def fetch(self, ids: Sequence[str]) -> list[DocumentRow]:
-        """Return documents by id."""
         statement = "SELECT id, text, title, metadata FROM documents WHERE id = ?"
         return [DocumentRow(*row) for key in ids for row in self._connection.execute(statement, (key,)).fetchall()]
 
     def ids(self) -> list[str]:
-        """Return all ids."""
         return [key for (key,) in self._connection.execute("SELECT id FROM documents")]
 
     def search_documents(self, text: str, vector: Matrix, k: int) -> list[Hit]:  # noqa: ARG002 - vectors only
-        """Compare all documents."""
         statement = "SELECT id, distance, text FROM documents WHERE embedding MATCH ? AND k = ? ORDER BY distance"
         rows = self._connection.execute(statement, (vector.tobytes(), k)).fetchall()
         return [Hit(key, 1 - distance, text) for key, distance, text in rows]
 
     def describe(self) -> dict[str, Any]:
-        """Return versions and parameters."""
         return {
             "version": self._versions[0],
             "sqlite": self._versions[1],

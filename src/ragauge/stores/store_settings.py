@@ -35,7 +35,6 @@ class StoreSettings:
 
     @classmethod
     def search_options(cls) -> list[str]:
-        """Return the names of the search options."""
         return [field.name for field in fields(cls) if "search" in field.metadata]
 
     @property

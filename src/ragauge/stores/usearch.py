@@ -20,8 +20,6 @@ USEARCH_METRICS = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
 
 @dataclass(frozen=True)
 class UsearchSettings(StoreSettings):
-    """Options of USearch."""
-
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 128
     ef_search: Annotated[int, AtLeast(1)] = search_option(64)

@@ -137,7 +137,6 @@ class VectorStore(ABC):
                 self._replace(positions, matrix)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Delete existing ids."""
         self._check_supported("delete")
         positions = self._intake.positions(ids)
         if len(ids):
@@ -217,7 +216,6 @@ class VectorStore(ABC):
         return self._intake.empty(n_queries, k)
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
-        """Replace vectors."""
         raise NotImplementedError
 
     def _remove(self, positions: Positions) -> None:
@@ -265,12 +263,10 @@ class LibraryStore(VectorStore):
             self._ready = True
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
-        """Replace the vectors of existing ids."""
         self.build()
         super().update(ids, vectors)
 
     def delete(self, ids: Sequence[str]) -> None:
-        """Delete existing ids."""
         self.build()
         super().delete(ids)
 

@@ -25,8 +25,6 @@ MAX_ABS_VALUE_BY_DTYPE = {"float32": np.inf, "float8": 1.0, "e4m3": 448.0}
 
 @dataclass(frozen=True)
 class VoyagerSettings(StoreSettings):
-    """Options of Voyager."""
-
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 200
     ef_search: Annotated[int, AtLeast(1)] = search_option(64)

@@ -458,5 +458,4 @@ class HTTPRetriever:
         return body
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.aclose()

@@ -86,8 +86,6 @@ class EntityLinks:
 
 
 class _DocumentNames:
-    """Names of documents."""
-
     def __init__(self, documents: Sequence[Document]) -> None:
         self.bearers: dict[str, list[int]] = {}
         self._lengths: dict[str, list[int]] = {}

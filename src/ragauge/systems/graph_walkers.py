@@ -31,8 +31,6 @@ from ragauge.systems.graph_corpus import (
 
 @dataclass(frozen=True)
 class GraphFlowSettings:
-    """Settings of `GraphFlow`."""
-
     seeds: Annotated[int, AtLeast(1)] = 10
     trajectories: Annotated[int, AtLeast(1)] = 200
     steps: Annotated[int, AtLeast(1)] = 4

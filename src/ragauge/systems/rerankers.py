@@ -51,7 +51,6 @@ class DocumentVectors:
         self._vectors = to_unit_rows(embedder.embed([document.whole for document in documents])) if documents else None
 
     def of(self, hits: Sequence[Hit]) -> Vectors:
-        """Return the vectors of hits, one row per hit."""
         if self._vectors is None or any(hit.id not in self._rows for hit in hits):
             return to_unit_rows(self._embedder.embed([hit.text for hit in hits]))
         return np.asarray(self._vectors[[self._rows[hit.id] for hit in hits]])
@@ -164,7 +163,6 @@ class LLMReranker:
         return [hits[i]._replace(score=1.0 / rank) for rank, i in enumerate(order, 1)]
 
     def close(self) -> None:
-        """Close the connections."""
         self._loop.close()
 
 

@@ -314,7 +314,6 @@ def _points_table(history: History) -> Table:
 
 
 def build_points_table(history: History) -> Table:
-    """Build the table with one row per point."""
     names = ("when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed")
     rows: list[Row] = [
         [
@@ -335,7 +334,6 @@ def build_points_table(history: History) -> Table:
 
 
 def build_changes_table(history: History) -> Table:
-    """Build the table with one row per change."""
     names = ("against", "dataset", "system", "measure", "since", "since_folder", "last", "last_folder")
     rows: list[Row] = [
         [

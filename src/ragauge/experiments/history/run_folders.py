@@ -151,8 +151,6 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class ExperimentSummary:
-    """Summary of an experiment folder."""
-
     judgments: str
     """Hash of the content of the judgments."""
     convention: str

@@ -26,8 +26,6 @@ TRIAL_EFFECT_ALPHA = 0.01
 
 
 class IntervalOptions(TypedDict, total=False):
-    """Options of the confidence intervals."""
-
     over: str | None
     """Population: other `tasks` of this kind, or other `trials` of these tasks; default tasks, if there are several."""
     confidence: float

@@ -98,7 +98,6 @@ class LabelledSamples:
 
     @cached_property
     def labelled_samples(self) -> list[Sample]:
-        """Samples with a label."""
         return [sample for sample, label in zip(self.samples, self.labels, strict=True) if not math.isnan(label)]
 
     def cut(self, label_threshold: float) -> float:

@@ -38,7 +38,6 @@ STATISTIC_NAMES = {
 
 
 def build_report(calibration: Calibration) -> Report:
-    """Build the report of a calibration."""
     return Report(
         "calibration",
         calibration_title(calibration),

@@ -33,7 +33,6 @@ class StaleDocument(NamedTuple):
 
 
 def build_report(result: Freshness) -> Report:
-    """Build the report of a freshness result."""
     subject = [result.run, f"top {result.k}", pluralise(result.versions, "version")]
     if result.as_of:
         subject.append(f"as of {result.as_of}")

@@ -85,7 +85,6 @@ class CandidatePool:
 
     @property
     def all_added(self) -> frozenset[str]:
-        """All added documents."""
         return frozenset(self.added)
 
     @property

@@ -155,7 +155,6 @@ def _mean_intervals(columns: Floats, confidence: float) -> list[tuple[float, flo
 
 
 def added_in_top_k(after: RankingsByQuery, added: frozenset[str], k: int) -> dict[str, DocumentRanking]:
-    """Return the added documents in the top k of each query."""
     return {query: tuple(doc for doc in ranking[:k] if doc in added) for query, ranking in after.items()}
 
 

@@ -40,7 +40,6 @@ ATTRIBUTION_TEXTS = {
 
 
 def build_report(result: Gain) -> Report:
-    """Build the report of a gain."""
     added = [f"{pluralise(result.added, 'document')} added"] if result.documents_known else []
     subject = [
         f"{result.before or 'before'} to {result.after or 'after'}",

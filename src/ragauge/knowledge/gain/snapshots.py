@@ -28,8 +28,6 @@ DEFAULT_BATCH_SIZE = 10
 
 @dataclass(frozen=True)
 class GainSettings:
-    """Settings of a gain."""
-
     weights: Mapping[str, float] | None = None
     """Weights by term; by default a third each for recall@k, context_recall and novelty."""
     k: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 10

@@ -59,8 +59,6 @@ MIN_KNOWN_DOCUMENTS = 30
 
 @dataclass(frozen=True)
 class NoveltySettings:
-    """Settings of novelty."""
-
     embedder: str | Embedder = DEFAULT_EMBEDDER
     chunk_size: Annotated[int, AtLeast(1)] = DEFAULT_CHUNK_CHARS
     """Maximum length of a chunk in characters."""

@@ -41,8 +41,6 @@ LONE_SURROGATE_PATTERN = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True, eq=False)
 class DocumentChunks:
-    """Chunks of documents, in document order."""
-
     documents: Sequence[Document]
     owner: Ints
     """Index of each chunk's document."""
@@ -60,7 +58,6 @@ class DocumentChunks:
         return np.bincount(self.owner, minlength=len(self.documents)).astype(np.int64)
 
     def text(self, index: int) -> str:
-        """Return the text of a chunk."""
         document = self.documents[int(self.owner[index])]
         start, end = int(self.start[index]), int(self.end[index])
         # Slice the text directly: joining title and text for every chunk would be quadratic in long documents.

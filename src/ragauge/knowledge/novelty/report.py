@@ -34,7 +34,6 @@ MAX_PASSAGE_CHARS = 240
 
 
 def build_report(result: Novelty) -> Report:
-    """Build the report of novelty."""
     overlap = f", overlapping by up to {result.chunking.overlap:,}" if result.chunking.overlap else ""
     subject = [
         pluralise(len(result.documents), "document"),

@@ -37,7 +37,6 @@ class AdaptedChat:
 
     @property
     def name(self) -> str:
-        """Name of the model."""
         return self.chat.name
 
     @property
@@ -251,8 +250,6 @@ class ChatCallResult(NamedTuple):
 
 
 class RequestCounter(Protocol):
-    """Counts the requests of one call."""
-
     def begin(self) -> None:
         """Count a request before it is made.
 

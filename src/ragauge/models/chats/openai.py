@@ -181,7 +181,6 @@ class OpenAIChat:
         self._endpoint.check_key(f"openai:{self._model}@http://localhost:8000/v1")
 
     async def close(self) -> None:
-        """Close the connections."""
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.close()

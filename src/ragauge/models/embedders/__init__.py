@@ -34,7 +34,6 @@ class NamedEmbedder:
         return self._wrap_fitted(value) if attribute == "fitted" and callable(value) else value
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
         vectors: Vectors = self._embedder.embed(texts)
         return vectors
 
@@ -99,7 +98,6 @@ class CachedEmbedder:
         return file
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
         keys = [self._text_key(text) for text in texts]
         with self._lock, self._cache_errors(), closing(self._open_cache_file()) as file:
             stored = self._find_vectors(file, list(dict.fromkeys(keys)))
@@ -153,7 +151,6 @@ class VectorCaches:
         self._caches: dict[int, CachedEmbedder] = {}
 
     def of(self, embedder: Embedder, *, is_own: bool) -> CachedEmbedder:
-        """Return the cached embedder of an embedder."""
         if id(embedder) not in self._caches:
             if is_own and self._own_folder is None:
                 self._own_folder = TemporaryDirectory(prefix="ragauge-")

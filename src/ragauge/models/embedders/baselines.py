@@ -34,7 +34,6 @@ class RandomEmbedder:
         self.name = f"chance-{dimensions}-{seed}"
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
         vectors = np.empty((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             seed_bytes = f"{self._seed}\0{text}".encode("utf-8", "surrogatepass")
@@ -95,7 +94,6 @@ class BagOfWordsEmbedder:
         return [len(WORD_PATTERN.findall(text)) for text in texts]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
         vectors = np.zeros((len(texts), self._dimensions), np.float32)
         for row, text in zip(vectors, texts, strict=True):
             for word, times in Counter(split_words(text, fold="lower")).items():

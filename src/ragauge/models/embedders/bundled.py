@@ -97,7 +97,6 @@ class MiniLM:
         return [len(encoding.ids) for encoding in tokenizer.encode_batch_fast(list(texts))]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
         out = np.empty((len(texts), MINILM_DIMENSIONS), np.float32)
         # Texts of similar length share a batch, so that there is little padding.
         order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
@@ -147,11 +146,9 @@ class WordLlama:
         return HuggingFaceTokenizer.around(self._model.tokenizer, "wordllama-l2-supercat")
 
     def tokens(self, texts: Sequence[str]) -> list[int]:
-        """Count the tokens of each text."""
         return [sum(encoding.attention_mask) for text in texts for encoding in self._model.tokenize([text])]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
         vectors = np.asarray(self._model.embed(list(texts), norm=False), np.float32)
         # Not left to the package, which would divide by the length 0 of an empty text.
         return to_unit_rows(vectors)

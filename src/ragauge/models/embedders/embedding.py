@@ -186,5 +186,4 @@ class BatchedEmbedder:
         self.name = embedder.name
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
         return embed_texts(self._embedder, texts, progress=self._progress).vectors

@@ -106,7 +106,6 @@ class TransformersEncoder:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Tokenizer of the model."""
         from ragauge.models.tokenizers.huggingface import TransformersTokenizer
 
         return TransformersTokenizer.around(copy.deepcopy(self._model.tokenizer), self._model.label)
@@ -119,7 +118,6 @@ class TransformersEncoder:
         return [len(ids) for ids in self._tokenize_texts(texts)["input_ids"]]
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of texts, one row per text."""
         out = np.zeros((len(texts), self.dimension), np.float32)
         encoded = self._tokenize_texts(texts, truncation=True, max_length=self.limit)
         for rows, width in self._length_batches([len(ids) for ids in encoded["input_ids"]]):
@@ -269,7 +267,6 @@ class SentenceTransformer:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Tokenizer of the model."""
         from ragauge.models.tokenizers.huggingface import TransformersTokenizer
 
         return TransformersTokenizer.around(copy.deepcopy(self._model.tokenizer), self._label)

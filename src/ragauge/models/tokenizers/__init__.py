@@ -134,7 +134,6 @@ class EmbedderTokenizer:
         return self._tokenizer.decode(numbers)
 
     def pieces(self, text: str) -> list[str]:
-        """Return the pieces of a text."""
         return self._tokenizer.pieces(text)
 
 

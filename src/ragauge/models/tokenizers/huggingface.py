@@ -241,7 +241,6 @@ class TransformersTokenizer:
         return str(self._tokenizer.decode(known_ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def pieces(self, text: str) -> list[str]:
-        """Return the printable pieces of a text."""
         (numbers,) = self.encode([text])
         pieces = self._tokenizer.convert_ids_to_tokens(numbers)
         return [

@@ -218,7 +218,6 @@ def render_tokenizer_table(study: TokenizerStudy) -> str:
 
 
 def read_tokenizer_table(path: str) -> TokenizerTable:
-    """Read a table of tokenizers."""
     source = InputFile(path)
     rows = read_layout_table(path, ("tokenizer",), TOKENIZER_COLUMNS[1:], "the tokenization study's tokenizers")
     rows_by_name: dict[str, TokenizerRow] = {}

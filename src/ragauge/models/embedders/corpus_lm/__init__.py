@@ -196,7 +196,6 @@ class LanguageModel:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """Tokenizer of the model."""
         return self._trained_model.numbering.tokenizer
 
     @property

@@ -88,7 +88,6 @@ def select_training_texts(texts: Sequence[str]) -> list[str]:
 
 
 def corpus_hash(texts: Sequence[str]) -> str:
-    """Hash a list of texts."""
     hasher = hashlib.blake2b(digest_size=16)
     for text in texts:
         hasher.update(text_hash(text))
@@ -96,8 +95,6 @@ def corpus_hash(texts: Sequence[str]) -> str:
 
 
 class TrainingBatches:
-    """Batches of all training steps."""
-
     def __init__(self, recipe: Hyperparameters, numbering: TokenRowMap, texts: Sequence[str]) -> None:
         self._recipe = recipe
         self._numbering = numbering
