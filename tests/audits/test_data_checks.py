@@ -389,7 +389,7 @@ def test_check_predictors_finds_field_that_separates_relevant(name):
     evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
     problems = [one for one in leakage.check_predictors(evidence) if one.problem]
     assert [one.check for one in problems] == ["leaking field"]
-    assert {"number": "`boost`", "category": "`origin`", "place": "place in the corpus"}[name] in problems[0].message
+    assert {"number": "`boost`", "category": "`origin`", "place": "position in the corpus"}[name] in problems[0].message
 
 
 def leaking(documents, data, **more):
@@ -442,7 +442,7 @@ def test_check_predictors_finds_field_with_answered_query_ids(kind):
         in one.message
     )
     ranking, alone, *_ = one.table.rows[0]
-    assert ranking == f"by {'the id' if kind == 'id' else '`for`'} alone"
+    assert ranking == f"by {'the id' if kind == 'id' else 'metadata `for`'} alone"
     assert one.effect == f"ndcg@10 of a ranking {ranking} {alone:.4f}"
     assert alone > 0.2
 
@@ -492,7 +492,7 @@ def test_check_predictors_finds_leak_in_structured_field(kind):
     names = {
         "nested": "metadata `m.gold`",
         "id": "beginning of the id",
-        "address": "metadata `m` being there",
+        "address": "presence of metadata `m`",
         "host": "beginning of metadata `m`",
         "list": "how many metadata `m` has",
         "tag": "metadata `m`",
@@ -557,7 +557,7 @@ def test_check_predictors_finds_leak_of_leaky_dataset():
     assert "metadata `hidden`" in field.message
     assert "ranked by it: by number" in field.message
     rows = {row[0]: row for row in field.table.rows}
-    assert rows["by `hidden` alone"][1] == rows["by number"][1] == 1
+    assert rows["by metadata `hidden` alone"][1] == rows["by number"][1] == 1
     assert rows["by number"][-1] == pytest.approx(1)
     assert abs(rows["bm25"][-1]) < 0.2
     twin = found_by(corpus.check_duplicates, evidence)["duplicates"]
@@ -692,7 +692,7 @@ def test_candidate_fields_exclude_titles_ids_and_lists():
         for i in range(40)
     ]
     found, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
-    assert [one.name for one in found] == ["length", "place in the corpus", "metadata `year`"]
+    assert [one.name for one in found] == ["length", "position in the corpus", "metadata `year`"]
     assert unread == ["`name`", "`parts`"]
     dates = leakage_fields.build_metadata_field("date", [f"2024-01-{1 + i:02}" for i in range(28)])
     assert dates.values.tolist() == list(range(1, 29))

@@ -301,9 +301,9 @@ def test_frontier_table_recall_legend_explains_measure():
     name = "recall(of=eps,eps=1e-06)@10"
     legends = {heading.title: heading.legend for heading in frontier(whole()).columns}
     assert legends["recall"] == (
-        f"{name}: share of results no farther than the k-th exact neighbour, with a tolerance of one millionth"
+        f"{name}: share of results no farther than the k-th exact neighbour, with a relative tolerance of 1e-06"
     )
-    assert explain_recall("recall(of=eps)@5").endswith("with a tolerance of one thousandth")
+    assert explain_recall("recall(of=eps)@5").endswith("with a relative tolerance of 0.001")
 
 
 def test_frontier_table_has_cost_only_with_price():

@@ -122,7 +122,7 @@ def find_candidate_fields(
     """
     fields = [CandidateField("length", corpus.lengths.astype(np.float64))]
     positions = np.arange(len(documents), dtype=np.float64)
-    fields.append(CandidateField("place in the corpus", positions))
+    fields.append(CandidateField("position in the corpus", positions))
     order = _dense_ranks([natural_sort_key(document.id) for document in documents])
     if not (np.array_equal(order, positions) or np.array_equal(order, positions[::-1])):
         fields.append(CandidateField("order of the id", order))
@@ -189,7 +189,7 @@ def _derived_fields(name: str, values: Sequence[Any], *, has_field: bool) -> Ite
         return
     presence = np.array([not _is_missing(value) for value in values], np.float64)
     if 0 < presence.sum() < len(presence):
-        yield CandidateField(f"{name} being there", presence, 2)
+        yield CandidateField(f"presence of {name}", presence, 2)
     yield from _prefix_fields(name, values)
 
 

@@ -31,7 +31,7 @@ def leaking_field_finding(
     with the values, or if its manifest names the field as its prior.
     """
     field_run = build_field_run(evidence, field, result)
-    name = f"by {field.name.removeprefix('metadata ')} alone"
+    name = f"by {field.name} alone"
     scores = {name: evidence.scores(field_run)} | {run: evidence.averages(run) for run in evidence.runs}
     rho = field_rank_correlations(evidence, field, falling=bool(result.lower_is_relevant))
     names = [str(measure) for measure in evidence.measures[:MAX_MEASURES_SHOWN]]
@@ -79,7 +79,7 @@ def naming_field_finding(
 
     Includes the scores of a ranking by the field and of all runs.
     """
-    name = f"by {naming.name.removeprefix('metadata ')} alone"
+    name = f"by {naming.name} alone"
     scores = {name: evidence.scores(build_naming_run(evidence, naming))} | {
         run: evidence.averages(run) for run in evidence.runs
     }

@@ -47,7 +47,7 @@ def datasets(
         _print_facts(dataset, as_json=as_json, as_csv=as_csv)
         return
     if query not in dataset.queries:
-        raise UnknownName(f"query of {dataset.name}", query, dataset.queries)
+        raise UnknownName("query", query, dataset.queries, of=dataset.name, hint="")
     judged = _judged_documents_table(dataset, query)
     if as_json or as_csv:
         write_table(judged, as_json=as_json, as_csv=as_csv)

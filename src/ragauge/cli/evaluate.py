@@ -171,9 +171,7 @@ class _Outputs:
 
             formats = [*find_formats(EvaluatedRuns), TREC_EVAL_FORMAT]
             if self.format_name not in (None, *formats):
-                raise UnknownName(
-                    "output format", str(self.format_name), formats, hint=f"choose one of {', '.join(formats)}"
-                )
+                raise UnknownName("output format", str(self.format_name), formats)
             check_outputs(
                 EvaluatedRuns,
                 self.files,

@@ -167,7 +167,7 @@ def _select_runs(inputs: Inputs, systems: Sequence[str]) -> dict[str, str]:
     runs = inputs.single_runs
     for name in systems:
         if name not in runs:
-            raise UnknownName("system", name, runs, hint=f"choose one of {', '.join(runs)}")
+            raise UnknownName("system", name, runs)
     return {name: path for name, path in runs.items() if not systems or name in systems}
 
 

@@ -284,7 +284,7 @@ def _run_each_dataset(
     if not overviews:
         raise failures[0]
     if by is not None and canonical_tag(by, tags) not in tags:
-        failures.append(UnknownName("tag", by, tags, hint=f"choose one of {', '.join(sorted(tags)) or 'none'}"))
+        failures.append(UnknownName("tag", by, sorted(tags)))
     study = DatasetOverviews(folder.resolve().name, overviews, absent, {name: places[name] for name in overviews})
     notes = _write_results(study, {"report.md": "markdown", "summary.csv": "csv"}, folder)
     compact = replace(study, overviews={name: result.without_queries() for name, result in overviews.items()})

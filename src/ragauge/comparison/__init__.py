@@ -92,7 +92,7 @@ def compare(
             hint="add another run, e.g. `ragauge compare qrels.txt bm25.run dense.run`",
         )
     if baseline is not None and baseline not in seeds_by_system:
-        raise UnknownName("system", baseline, seeds_by_system, hint=f"choose one of {', '.join(seeds_by_system)}")
+        raise UnknownName("system", baseline, seeds_by_system)
     systems = [system for seeds in seeds_by_system.values() for system in seeds.values()]
     check_comparable(systems)
     shared = find_shared_measures(systems, measures)
@@ -184,7 +184,7 @@ def _build_strata_masks(
     names = [value for value in dict.fromkeys(values) if value is not None]
     if not names:
         tag_names = sorted({name for tag in (tags or {}).values() for name in tag} | {"answers", "complexity"})
-        raise UnknownName("tag", str(by), tag_names, hint=f"choose one of {', '.join(tag_names)}")
+        raise UnknownName("tag", str(by), tag_names)
     order = [
         *COMPLEXITY_LEVELS,
         *sorted((name for name in names if name not in COMPLEXITY_LEVELS), key=lambda level: -values.count(level)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from ragauge.comparison.quality_charts import (
 )
 from ragauge.comparison.results import Overview
 from ragauge.core.summaries import Mean
+from ragauge.evaluation.indicators import find_measure
 from ragauge.output.chart_style import SystemStyles
 from ragauge.output.charts import (
     ChartDraft,
@@ -112,9 +112,9 @@ def _measures_by_cutoff(overview: Overview, base: str) -> dict[int, str]:
     """
     measure_by_cutoff: dict[int, str] = {}
     for name in _available_measures(overview):
-        parts = re.fullmatch(r"(\w+)(?:\(.*\))?@(\d+)", name)
-        if parts and parts[1] == base:
-            measure_by_cutoff.setdefault(int(parts[2]), name)
+        measure = find_measure(name)
+        if measure is not None and measure.spec.name == base and measure.cutoff is not None:
+            measure_by_cutoff.setdefault(int(measure.cutoff), name)
     return dict(sorted(measure_by_cutoff.items()))
 
 
@@ -125,10 +125,11 @@ def _deepest_measure(overview: Overview, base: str) -> str | None:
 
 def _measure_without_cutoff(overview: Overview, base: str) -> str | None:
     """Return the measure of this kind without a cutoff, else with the largest one."""
-    return next(
-        (name for name in _available_measures(overview) if re.fullmatch(rf"{base}(\(.*\))?", name)),
-        _deepest_measure(overview, base),
-    )
+    for name in _available_measures(overview):
+        measure = find_measure(name)
+        if measure is not None and measure.spec.name == base and measure.cutoff is None:
+            return name
+    return _deepest_measure(overview, base)
 
 
 def _system_means(overview: Overview, measure: str) -> dict[str, Mean]:

@@ -16,6 +16,7 @@ from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Floats, Judgments, Run, Scores
 from ragauge.core.run_dates import RunDate
 from ragauge.core.summaries import Mean, Speed
+from ragauge.evaluation.indicators import find_measure
 from ragauge.stats.comparisons import Comparison, Comparisons
 from ragauge.stats.repeated_trials import Variation
 from ragauge.stats.smallest_k import SmallestK
@@ -287,7 +288,8 @@ def compute_mean_ranks(overviews: OverviewsByDataset, measure: str) -> dict[str,
         values = [math.nan if mean is None else mean.value for mean in means]
         if not any(map(math.isnan, values)):
             ranks.append(compute_ranks(values, lower=measure in overview.lower_is_better))
-    if len(names) < 2 or len(ranks) < 2 or measure.startswith("num_"):
+    known_measure = find_measure(measure)
+    if len(names) < 2 or len(ranks) < 2 or (known_measure is not None and known_measure.is_count):
         return {}
     return {
         name: sum(system_ranks) / len(system_ranks)

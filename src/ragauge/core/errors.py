@@ -214,16 +214,19 @@ class BadInput(RagaugeError, ValueError):
 class UnknownName(RagaugeError, LookupError):
     """An unknown name of a measure, convention or format; the hint has the closest known one.
 
-    >>> print(UnknownName("option of ndcg", "gian", ["gain"], hint="choose one of gain"))
+    Without `hint`, it lists the known names.
+
+    >>> print(UnknownName("option", "gian", ["gain", "rel"], of="ndcg"))
     unknown option `gian` of ndcg
-    hint: did you mean `gain`? Choose one of gain
+    hint: did you mean `gain`? Choose one of gain, rel
     """
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], *, hint: str = "") -> None:
-        suggestion = suggest_name(name, known)
-        hint = guess_first(suggestion, hint)
-        noun, *owner = re.split(r"(?= (?:of|in) )", kind, maxsplit=1)
-        super().__init__(f"unknown {noun} `{name}`{''.join(owner)}", hint=hint or None)
+    def __init__(self, kind: str, name: str, known: Iterable[str], *, of: str = "", hint: str | None = None) -> None:
+        known_names = sorted(known) if isinstance(known, set | frozenset) else list(known)
+        if hint is None:
+            hint = f"choose one of {', '.join(known_names)}" if known_names else "none is available"
+        hint = guess_first(suggest_name(name, known_names), hint)
+        super().__init__(f"unknown {kind} `{name}`{of and f' of {of}'}", hint=hint or None)
         self.name = name
 
 

@@ -208,7 +208,7 @@ def find_record_type(schema: str) -> RecordType:
     Raises `UnknownName` if there is none.
     """
     if schema not in RESULT_MODULES:
-        raise UnknownName("schema", schema, RESULT_MODULES, hint=f"choose one of {', '.join(RESULT_MODULES)}")
+        raise UnknownName("schema", schema, RESULT_MODULES)
     importlib.import_module(RESULT_MODULES[schema].results)
     return _RECORDS_BY_SCHEMA[schema]
 

@@ -13,6 +13,7 @@ from ragauge.core.record_types import json_form
 
 ANSWER, REFERENCE = "answer", "reference"
 """The two texts from which claims are extracted; also their names as sources of support."""
+CLAIM_ID_PREFIXES = {ANSWER: "a", REFERENCE: "r"}
 ALL_CONTEXTS = "k*"
 """Source that stands for all contexts together, if the judge does not say which one it means."""
 TASK_KINDS = ("answer", "reference", "cross", "useful", "questions")
@@ -24,6 +25,26 @@ LEXICAL_JUDGE = "lexical"
 TASK_STEPS = ("claims", "support", "useful", "questions")
 """Steps of judging in order: extract claims, check their support, judge the usefulness of chunks, generate questions.
 """
+
+
+def claim_id(text: str, number: int) -> str:
+    """Return the id of a claim of the answer (a1, a2, …) or of the reference (r1, r2, …)."""
+    return f"{CLAIM_ID_PREFIXES[text]}{number}"
+
+
+def is_claim_of(text: str, claim: str) -> bool:
+    """Return whether the id of a claim is that of a claim of this text."""
+    return claim.startswith(CLAIM_ID_PREFIXES[text])
+
+
+def chunk_id(number: int) -> str:
+    """Return the id of a chunk (k1, k2, …)."""
+    return f"k{number}"
+
+
+def is_chunk(source: str) -> bool:
+    """Return whether a source is a chunk, or all of them together; not the answer or the reference."""
+    return source not in (ANSWER, REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -51,7 +72,7 @@ class Sample:
     @property
     def chunks(self) -> dict[str, str]:
         """Contexts by the ids used in judge tasks: `k1`, `k2`, …, best first."""
-        return {f"k{number}": text for number, text in enumerate(self.contexts or (), 1)}
+        return {chunk_id(number): text for number, text in enumerate(self.contexts or (), 1)}
 
     @property
     def fingerprint(self) -> str:

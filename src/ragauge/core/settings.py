@@ -107,7 +107,7 @@ def check_keywords(function: str, options: Mapping[str, Any], kind: type) -> Non
 def check_choice(kind: str, name: str, known: Collection[str]) -> str:
     """Return the name if it is known; raise UnknownName otherwise."""
     if name not in known:
-        raise UnknownName(kind, str(name), known, hint=f"choose one of {', '.join(known)}")
+        raise UnknownName(kind, str(name), known)
     return name
 
 

@@ -191,7 +191,7 @@ def find_perturbation(perturbation: str) -> tuple[str, Perturbation]:
     """Find a perturbation by name; `upper-case` and `upper_case` are `upper case`."""
     name = re.sub(r"[\s_-]+", " ", perturbation.strip().lower())
     if name not in PERTURBATIONS:
-        raise UnknownName("perturbation", perturbation, PERTURBATIONS, hint=f"choose one of {', '.join(PERTURBATIONS)}")
+        raise UnknownName("perturbation", perturbation, PERTURBATIONS)
     return name, PERTURBATIONS[name]
 
 

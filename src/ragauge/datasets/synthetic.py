@@ -117,9 +117,7 @@ def load_synthetic(name: str) -> Dataset:
     """
     kind, _, option_text = name.removeprefix("synthetic:").partition("(")
     if kind not in SYNTHETIC_KINDS:
-        raise UnknownName(
-            "synthetic dataset", kind, SYNTHETIC_KINDS, hint=f"choose one of {', '.join(SYNTHETIC_KINDS)}"
-        )
+        raise UnknownName("synthetic dataset", kind, SYNTHETIC_KINDS)
     options: dict[str, Any] = {}
     for option in filter(None, (item.strip() for item in option_text.removesuffix(")").split(","))):
         key, _, value = (part.strip() for part in option.partition("="))

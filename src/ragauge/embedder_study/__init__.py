@@ -231,7 +231,7 @@ def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: st
         name = parse_spec(embedder).name
         known = [*plugins.plugin_names("embedders"), *LEXICAL_SYSTEMS]
         if name not in known:
-            raise UnknownName("embedder", name, known, hint=f"choose one of {', '.join(known)}")
+            raise UnknownName("embedder", name, known)
         check_spec("retrievers" if name in LEXICAL_SYSTEMS else "embedders", embedder)
     for store in plan.stores:
         check_spec("stores", store)

@@ -70,7 +70,7 @@ def dimension_chart(result: EmbedderStudy) -> ChartDraft | None:
             lines[embedder.name] = [(float(size), mean) for size, mean in sorted(points.items())]
         curves = _finite_points(lines)
         if curves:
-            panels.append(_curve_panel(title, curves, styles, "dimensions (log scale)", main, keyed=not panels))
+            panels.append(_curve_panel(title, curves, styles, "dimensions", main, keyed=not panels))
             descriptions += [f"{method}, {name}: {_end_values_text(points)}" for name, points in curves.items()]
     if not panels:
         return None
@@ -90,7 +90,7 @@ def corpus_size_chart(result: EmbedderStudy) -> ChartDraft | None:
     curves = {name: points for name, points in _finite_points(lines).items() if len(points) > 1}
     if not curves:
         return None
-    panel = _curve_panel("", curves, embedder_styles(result), "documents (log scale)", main, keyed=True, wide=True)
+    panel = _curve_panel("", curves, embedder_styles(result), "documents", main, keyed=True, wide=True)
     description = "; ".join(f"{name}: {_end_values_text(points)}" for name, points in curves.items())
     caption = join_sentence(
         "each part of the corpus has all relevant documents", "where lines cross, the order of embedders changes"
@@ -109,7 +109,7 @@ def _end_values_text(points: Sequence[tuple[float, Mean]]) -> str:
 
 
 def _curve_panel(
-    title: str, lines: MeanCurves, styles: SystemStyles, axis_title: str, main: str, *, keyed: bool, wide: bool = False
+    title: str, lines: MeanCurves, styles: SystemStyles, quantity: str, main: str, *, keyed: bool, wide: bool = False
 ) -> ChartPanel:
     """Draw lines over a logarithmic axis."""
     alt = import_altair()
@@ -131,14 +131,14 @@ def _curve_panel(
     axis = alt.Axis(
         values=_axis_ticks(positions), format="~s" if positions[-1] >= 10_000 else ",d", labelOverlap="greedy"
     )
-    x = alt.X("x:Q", title=axis_title, scale=alt.Scale(type="log", domain=ends, nice=False), axis=axis)
+    x = alt.X("x:Q", title=f"{quantity} (log scale)", scale=alt.Scale(type="log", domain=ends, nice=False), axis=axis)
     top = max(row["value"] for row in rows) * 1.06 or 1.0
     y = alt.Y(
         "value:Q", title=main, scale=alt.Scale(domain=[0, round_digits(top)], nice=False), axis=alt.Axis(tickCount=6)
     )
     tips = [
         alt.Tooltip("system:N", title="embedder"),
-        alt.Tooltip("x:Q", title=axis_title.partition(" (")[0], format=","),
+        alt.Tooltip("x:Q", title=quantity, format=","),
         *interval_tooltips(alt),
         alt.Tooltip("n:Q", title="queries"),
     ]

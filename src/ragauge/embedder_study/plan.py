@@ -176,7 +176,7 @@ def document_part(name: str) -> Callable[[Document], str]:
     Raise UnknownName for another part.
     """
     if name not in DOCUMENT_PARTS:
-        raise UnknownName("part of a document", name, DOCUMENT_PARTS, hint=f"choose one of {', '.join(DOCUMENT_PARTS)}")
+        raise UnknownName("part", name, DOCUMENT_PARTS, of="a document")
     return DOCUMENT_PARTS[name]
 
 

@@ -275,7 +275,7 @@ def evaluate_compression(
     ):
         for name in names:
             if name not in known:
-                raise UnknownName(option_name, name, known, hint=f"choose one of {', '.join(known)}")
+                raise UnknownName(option_name, name, known)
     turned: dict[str, tuple[VectorMatrix, VectorMatrix]] = {"first": (queries, documents)}
     if "pca" in options.methods:
         directions = principal_directions(documents).astype(np.float32)

@@ -55,7 +55,7 @@ def select_checks(table: Mapping[str, Check[EvidenceT]], names: str | Iterable[s
     check_names = {name.strip().lower().replace("_", "-") for name in requested or table}
     for name in check_names:
         if name not in table:
-            raise UnknownName("check", name, table, hint=f"choose one of {', '.join(table)}")
+            raise UnknownName("check", name, table)
     return [check for name, check in table.items() if name in check_names]
 
 

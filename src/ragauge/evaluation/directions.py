@@ -104,7 +104,7 @@ def given_directions(
     absent = next((name for name in directions if not any(name in values for values in by_system)), None)
     if absent is not None:
         known_measures = list(dict.fromkeys(measure for values in by_system for measure in values))
-        raise UnknownName("measure", absent, known_measures, hint=f"choose one of {', '.join(known_measures)}")
+        raise UnknownName("measure", absent, known_measures)
     return directions
 
 

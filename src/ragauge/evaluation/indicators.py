@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.record_types import json_form
 from ragauge.core.records import Floats, MeasureDict, Scores
 from ragauge.measures import answers
 from ragauge.measures.conventions import Convention
@@ -24,6 +25,7 @@ UNSCORED_PREFIX = "unscored"
 """Prefix of indicators such as `unscored(faithfulness)`: the number of queries without a value."""
 
 
+@json_form(omitted=("stage", "statistic", "rate", "depth", "unscored_measure"))
 @dataclass(frozen=True)
 class Indicator:
     """An indicator: a named number of a run, to which a rule can refer."""
@@ -43,21 +45,21 @@ class Indicator:
     """Whether it can be computed for a subset of the queries."""
     unit: str = ""
     """`ms`, `s`, `queries/s` or `count`; empty for scores and rates."""
+    stage: str = ""
+    """Stage of a latency; `total` for the whole query."""
+    statistic: str = ""
+    """Statistic of a latency, one of `LATENCY_STATISTICS`."""
+    rate: str = ""
+    """Freshness rate, one of `FRESHNESS_RATES`."""
+    depth: int = 0
+    """Cutoff of a freshness indicator."""
+    unscored_measure: str = ""
+    """Measure whose queries without a value are counted."""
 
     @property
     def measure(self) -> str:
-        """The measure that it refers to.
-
-        Itself, or the name in brackets, as in `unscored(faithfulness)`. Empty if it refers to no measure.
-
-        >>> Indicator("unscored(recall@5)", "count").measure, Indicator("recall@5").measure
-        ('recall@5', 'recall@5')
-        >>> Indicator("throughput", "whole").measure
-        ''
-        """
-        if self.source == "measure":
-            return self.name
-        return self.name[len(UNSCORED_PREFIX) + 1 : -1] if self.name.startswith(f"{UNSCORED_PREFIX}(") else ""
+        """The measure that it refers to; empty if there is none."""
+        return self.name if self.source == "measure" else self.unscored_measure
 
 
 LATENCY_STATISTICS = ("p50", "p90", "p95", "p99", "mean", "max")
@@ -94,9 +96,11 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
     Raises `UnknownName` with a suggestion if there is none.
 
     >>> from ragauge.measures.conventions import PRESETS
-    >>> [find_indicator(name, PRESETS["default"]).name for name in ("nDCG@10", "P95_ms", "embed_p95_ms",
-    ...     "total_mean_ms")]
-    ['ndcg@10', 'p95_ms', 'embed_p95_ms', 'mean_ms']
+    >>> [find_indicator(name, PRESETS["default"]).name for name in ("nDCG@10", "P95_ms", "total_mean_ms")]
+    ['ndcg@10', 'p95_ms', 'mean_ms']
+    >>> embedding = find_indicator("embed_p95_ms", PRESETS["default"])
+    >>> embedding.stage, embedding.statistic
+    ('embed', 'p95')
     """
     name = text.strip()
     unscored_match = UNSCORED_PATTERN.fullmatch(name)
@@ -104,7 +108,14 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
         inner = find_indicator(unscored_match[1], convention, known)
         if inner.source not in ("measure", "age"):
             raise BadInput(f"`{name}` does not name a measure", hint=f"`{UNSCORED_PREFIX}(faithfulness)`")
-        return Indicator(f"{UNSCORED_PREFIX}({inner.name})", "count", lower_is_better=True, paired=False, unit="count")
+        return Indicator(
+            f"{UNSCORED_PREFIX}({inner.name})",
+            "count",
+            lower_is_better=True,
+            paired=False,
+            unit="count",
+            unscored_measure=inner.name,
+        )
     for scores in known:
         if name in scores.values:
             own_name = name if name in scores.measures else scores.values._canonical(name)
@@ -122,15 +133,10 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
         return COUNT_INDICATORS[lower]
     latency_match = LATENCY_PATTERN.fullmatch(name)
     if latency_match:
-        stage = (
-            ""
-            if latency_match["stage"] is None or latency_match["stage"].lower() == "total"
-            else f"{latency_match['stage']}_"
-        )
-        return Indicator(f"{stage}{latency_match['statistic'].lower()}_ms", "latency", lower_is_better=True, unit="ms")
+        return _latency_indicator(latency_match["stage"] or "total", latency_match["statistic"].lower())
     freshness_match = FRESHNESS_PATTERN.fullmatch(name)
     if freshness_match:
-        return _freshness_indicator(freshness_match["what"].lower(), freshness_match["k"])
+        return _freshness_indicator(freshness_match["what"].lower(), int(freshness_match["k"] or 0))
     try:
         measure = parse_measure(name, convention)
     except UnknownName:
@@ -145,12 +151,20 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
     return _measure_indicator(str(measure), measure.spec.lower_is_better)
 
 
-def _freshness_indicator(indicator: str, k: str | None) -> Indicator:
-    if k is None:
-        raise BadInput(f"`{indicator}` needs a cutoff", hint=f"`{indicator}@10`")
-    if indicator in FRESHNESS_RATES:
-        return Indicator(f"{indicator}@{k}", "age", lower_is_better=True, paired=False)
-    return Indicator(f"{indicator}@{k}", lower_is_better=True)
+def _latency_indicator(stage: str, statistic: str) -> Indicator:
+    is_total = stage.lower() == "total"
+    name = f"{statistic}_ms" if is_total else f"{stage}_{statistic}_ms"
+    stage = "total" if is_total else stage
+    return Indicator(name, "latency", lower_is_better=True, unit="ms", stage=stage, statistic=statistic)
+
+
+def _freshness_indicator(figure: str, depth: int) -> Indicator:
+    if not depth:
+        raise BadInput(f"`{figure}` needs a cutoff", hint=f"`{figure}@10`")
+    name = f"{figure}@{depth}"
+    if figure in FRESHNESS_RATES:
+        return Indicator(name, "age", lower_is_better=True, paired=False, rate=figure, depth=depth)
+    return Indicator(name, lower_is_better=True, depth=depth)
 
 
 def freshness_depth(name: str) -> int | None:
@@ -202,16 +216,6 @@ def find_measure(name: str) -> Measure | None:
         return parse_measure(name)
     except (BadInput, UnknownName):
         return None
-
-
-def split_latency_name(indicator: Indicator) -> tuple[str, str]:
-    """Split the name of a latency indicator into stage and statistic.
-
-    >>> split_latency_name(Indicator("embed_p95_ms", "latency")), split_latency_name(Indicator("max_ms", "latency"))
-    (('embed', 'p95'), ('total', 'max'))
-    """
-    stage, _, statistic = indicator.name.removesuffix("_ms").rpartition("_")
-    return stage or "total", statistic
 
 
 def average_trials(trials: Sequence[Scores]) -> Scores:

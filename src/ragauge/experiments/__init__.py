@@ -118,7 +118,7 @@ def run(
     settings, requested_measures = _resolve_run_settings(options, measures, rules)
     named = _systems_by_name(systems)
     if baseline is not None and baseline not in named:
-        raise UnknownName("system", baseline, named, hint=f"use one of {', '.join(named)}")
+        raise UnknownName("system", baseline, named)
     judgments = judgments_for_measures(requested_measures, data.judgments)
     supported, omitted = _select_supported_measures(requested_measures, judgments, rules)
     notes += omitted
@@ -147,8 +147,7 @@ def run(
                 if failed is not None:
                     failures[name] = failed
             except RagaugeError as error:
-                if not error.message.startswith(f"`{name}`"):
-                    error.message = f"{name}: {error.message}"
+                error.message = f"{name}: {error.message}"
                 failures[name] = error
             if name in failures and not allow_failures and (name not in runs or has_only_failures(runs[name])):
                 failures[name].hint = failures[name].hint or ALLOW_FAILURES_HINT

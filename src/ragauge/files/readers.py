@@ -30,7 +30,7 @@ FORMATS = ("trec", "subtopics", "beir", "rig", "csv", "tsv", "jsonl", "json", "p
 def check_format(name: str | None) -> str | None:
     """Return the name of a format; raise UnknownName unless it is one of FORMATS."""
     if name is not None and name not in FORMATS:
-        raise UnknownName("format", name, FORMATS, hint=f"choose one of {', '.join(FORMATS)}")
+        raise UnknownName("format", name, FORMATS)
     return name
 
 

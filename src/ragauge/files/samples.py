@@ -237,9 +237,7 @@ def write_samples(samples: Iterable[Sample], path: str, form: str = "ragauge") -
     `.parquet` is Parquet, anything else is JSONL. `-` is standard output.
     """
     if form not in SAMPLE_ROW_BUILDERS:
-        raise UnknownName(
-            "sample format", form, SAMPLE_ROW_BUILDERS, hint=f"choose one of {', '.join(SAMPLE_ROW_BUILDERS)}"
-        )
+        raise UnknownName("sample format", form, SAMPLE_ROW_BUILDERS)
     rows = [SAMPLE_ROW_BUILDERS[form](sample) for sample in samples]
     kind = SAMPLE_FILE_FORMATS.get(InputFile(path).ending, "jsonl")
     if form == "deepeval" and kind in ("csv", "tsv"):

@@ -217,7 +217,7 @@ def settings_from(kind: type[T], settings: Mapping[str, Any]) -> T:
     known_names = list(getattr(kind, "__dataclass_fields__", ()))
     for name in settings:
         if name not in known_names:
-            raise UnknownName("setting", name, known_names, hint=f"choose one of {', '.join(known_names)}")
+            raise UnknownName("setting", name, known_names)
     return kind(**{name: value for name, value in settings.items() if value is not None})
 
 
@@ -240,7 +240,7 @@ def read_settings(path: str, kinds: Mapping[str, tuple[type, ...]]) -> dict[str,
     data = read_toml(path)
     for key, value in data.items():
         if key not in kinds:
-            raise UnknownName(f"setting in {path}", key, kinds, hint=f"choose one of {', '.join(kinds)}")
+            raise UnknownName("setting", key, kinds, of=str(path))
         if not isinstance(value, kinds[key]) or (isinstance(value, bool) and bool not in kinds[key]):
             expected = " or ".join(kind.__name__ for kind in kinds[key])
             raise BadInput(f"`{key}` must be {expected}, got {value!r}", file=path)

@@ -107,7 +107,6 @@ def _unknown_format_error(source: InputFile) -> UnknownName:
         "vector format",
         source.ending or source.stem,
         VECTOR_FILE_ENDINGS,
-        hint=f"choose one of {', '.join(VECTOR_FILE_ENDINGS)}",
     )
 
 

@@ -277,5 +277,5 @@ def find_normalisation(name: str) -> Normalisation:
     """Find a normalisation by name, written with - or _."""
     normalisation = NORMALISATIONS.get(name) or NORMALISATIONS.get(name.strip().lower().replace("_", "-"))
     if normalisation is None:
-        raise UnknownName("normalisation", name, NORMALISATIONS, hint=f"choose one of {', '.join(NORMALISATIONS)}")
+        raise UnknownName("normalisation", name, NORMALISATIONS)
     return normalisation

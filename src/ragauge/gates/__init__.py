@@ -276,7 +276,7 @@ def _strata_by_query(tag: str, run: RunIndicators, tags: QueryTags) -> dict[str,
         if strata:
             return strata
     tag_names = sorted({name for source in (tags, run.tags, derived) for values in source.values() for name in values})
-    raise UnknownName("tag", tag, tag_names, hint=f"choose one of {', '.join(tag_names) or 'none'}")
+    raise UnknownName("tag", tag, tag_names)
 
 
 def _gate_notes(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ragauge.core.records import Floats
-from ragauge.evaluation.indicators import find_aggregate, find_measure, freshness_depth, split_latency_name
+from ragauge.evaluation.indicators import find_aggregate, find_measure, freshness_depth
 from ragauge.gates.results import TESTED_CONDITIONS, Rule, RuleCheck
 from ragauge.gates.run_indicators import (
     IndicatorValue,
@@ -299,8 +299,7 @@ def _restrict_to_shared(check: RuleCheck, values: Sequence[Mapping[str, float]])
 
 def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndicators, subset: QuerySubset) -> RuleCheck:
     """Check a latency against the baseline's by a paired permutation test."""
-    stage, statistic = split_latency_name(check.rule.figure)
-    run_times, baseline_times = (indicators.times(stage) for indicators in (case.run, base))
+    run_times, baseline_times = (indicators.times(check.rule.figure.stage) for indicators in (case.run, base))
     executed = [
         set() if indicators.timings is None else set(indicators.timings["query"].to_list())
         for indicators in (case.run, base)
@@ -309,7 +308,7 @@ def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndica
     if gone:
         return replace(check, reason=f"{len(gone)} queries of the baseline were not run ({format_first_names(gone)})")
     now, then = pair_latencies(run_times, baseline_times, subset)
-    n, figure = len(now), LATENCY_STATISTICS[statistic]
+    n, figure = len(now), LATENCY_STATISTICS[check.rule.figure.statistic]
     if n > 1:
         check = replace(check, ci=bootstrap_difference(now, then, figure, 1 - 2 * case.alpha))
     if check.rule.kind not in TESTED_CONDITIONS:

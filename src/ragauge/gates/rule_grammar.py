@@ -221,7 +221,7 @@ def _table_rule_texts(name: str, table: Any) -> list[str]:
     texts = []
     for key, value in table.items():
         if key not in known_keys:
-            raise UnknownName(f"rule of `{name}`", str(key), known_keys, hint=f"choose one of {', '.join(known_keys)}")
+            raise UnknownName("rule", str(key), known_keys, of=f"`{name}`")
         if key in TABLE_FLAGS:
             if value is not True:
                 raise BadInput(f"`{key}` of `{name}` must be true, got {value!r}", hint="remove the key")

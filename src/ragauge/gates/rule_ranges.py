@@ -9,7 +9,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Scores
-from ragauge.evaluation.indicators import FRESHNESS_RATES, Indicator, find_measure, freshness_depth
+from ragauge.evaluation.indicators import Indicator, find_measure
 from ragauge.gates.results import Rule
 from ragauge.measures import answers
 
@@ -31,7 +31,7 @@ def indicator_range(figure: Indicator, known_scores: Sequence[Scores] = ()) -> t
     """
     if figure.source in ("latency", "whole", "corpus", "count"):
         return 0.0, math.inf
-    if freshness_depth(figure.name) is not None or figure.name.partition("@")[0] in FRESHNESS_RATES:
+    if figure.depth:
         return 0.0, 1.0
     measure, spec = find_measure(figure.name), answers.find_answer_spec(figure.name)
     low, high = measure.bounds if measure is not None else (0.0, 1.0) if spec is not None else UNBOUNDED

@@ -12,7 +12,7 @@ import numpy as np
 
 from ragauge.core.records import Floats, Run, Scores
 from ragauge.core.summaries import Speed
-from ragauge.evaluation.indicators import Indicator, find_aggregate, freshness_depth, split_latency_name
+from ragauge.evaluation.indicators import Indicator, find_aggregate, freshness_depth
 from ragauge.knowledge.freshness.results import Freshness
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.latency import summarise_timings
@@ -190,11 +190,10 @@ class RunIndicators:
         return NO_VERSIONS_REASON
 
     def _read_freshness(self, figure: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
-        name, _, k = figure.name.partition("@")
         without = self._no_freshness_reason(figure.name)
         if without:
             return IndicatorValue(reason=without)
-        result = self.freshness_by_depth[int(k)].only(subset)
+        result = self.freshness_by_depth[figure.depth].only(subset)
         n = result.query_count
         odd = list(result.unscored)
         if odd and not (lenient and n):
@@ -204,7 +203,7 @@ class RunIndicators:
             )
         if not n:
             return IndicatorValue(reason=f"no query has a value of {figure.name}")
-        return IndicatorValue(FRESHNESS_READERS[name](result), n)
+        return IndicatorValue(FRESHNESS_READERS[figure.rate](result), n)
 
     def silent_at(self, name: str) -> bool:
         """Return whether some query has no value of a freshness indicator."""
@@ -232,13 +231,12 @@ class RunIndicators:
         speed = self.speed_of(subset)
         if speed is None:
             return IndicatorValue(reason=NO_TIMINGS_REASON)
-        stage, statistic = split_latency_name(figure)
-        if stage not in speed.stages:
-            return IndicatorValue(reason=f"there is no stage `{stage}` (there are {', '.join(speed.stages)})")
-        latency = speed.stages[stage]
+        if figure.stage not in speed.stages:
+            return IndicatorValue(reason=f"there is no stage `{figure.stage}` (there are {', '.join(speed.stages)})")
+        latency = speed.stages[figure.stage]
         if not latency.n:
             return IndicatorValue(reason="no query succeeded")
-        return IndicatorValue(float(asdict(latency)[statistic]), latency.n)
+        return IndicatorValue(float(asdict(latency)[figure.statistic]), latency.n)
 
     def _read_count(self, figure: Indicator, subset: QuerySubset) -> IndicatorValue:
         judged = self.expected_queries if subset is None else self.expected_queries & subset

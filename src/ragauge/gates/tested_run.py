@@ -109,7 +109,7 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
         raise BadInput(f"expected the name of one system, of {', '.join(names)}", hint='system="…"')
     chosen = system or candidates[0]
     if chosen not in names:
-        raise UnknownName("system", chosen, names, hint=f"choose one of {', '.join(names)}")
+        raise UnknownName("system", chosen, names)
 
     def subject(name: str) -> RunIndicators:
         run = experiment.runs[name]

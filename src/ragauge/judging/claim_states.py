@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ragauge.core.records import Scores
-from ragauge.core.samples import ANSWER, REFERENCE, Sample, Support, Verdicts
+from ragauge.core.samples import ANSWER, Sample, Support, Verdicts, is_chunk
 
 
 class ClaimState(NamedTuple):
@@ -53,14 +53,9 @@ def decide_claim_state(support: Support | None) -> str:
     """
     if support is None:
         return "unscored"
-    if support.together or _names_context(support.by):
+    if support.together or any(map(is_chunk, support.by)):
         return "supported"
-    return "contradicted" if _names_context(support.against) else "absent"
-
-
-def _names_context(sources: Iterable[str]) -> bool:
-    """Return whether one of the sources is a chunk, or all of them together."""
-    return any(source not in (ANSWER, REFERENCE) for source in sources)
+    return "contradicted" if any(map(is_chunk, support.against)) else "absent"
 
 
 def find_unsupported_claims(sample: Sample, verdicts: Verdicts | None) -> list[ClaimState]:

@@ -78,13 +78,13 @@ def build_details_payload(judged: JudgedSamples) -> dict[str, Any]:
         query = judged.scores.queries[i]
         sample = samples_by_id.get(query, Sample(query))
         chunks = []
-        for rank, text in enumerate(sample.contexts or ()):
+        for rank, (chunk, text) in enumerate(sample.chunks.items()):
             name = sample.context_ids[rank] if rank < len(sample.context_ids) else ""
             clipped = clip_text(text)
             if clipped not in place_by_text and len(clipped) <= chars_left:
                 chars_left -= len(clipped)
                 place_by_text[clipped] = len(place_by_text)
-            chunks.append([f"k{rank + 1}", name, place_by_text.get(clipped, -1)])
+            chunks.append([chunk, name, place_by_text.get(clipped, -1)])
         details[i] = _sample_details(sample, judged.verdicts.get(query), chunks)
     return {"texts": list(place_by_text), "samples": details}
 

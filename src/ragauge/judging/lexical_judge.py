@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from ragauge.core.samples import LEXICAL_JUDGE, Support, Unscored, Usefulness, remove_citations
+from ragauge.core.samples import LEXICAL_JUDGE, Support, Unscored, Usefulness, is_chunk, remove_citations
 from ragauge.core.text import split_sentences
 from ragauge.judging.lexical_text import Word, extract_claims, parse_words
-from ragauge.judging.tasks import CONTEXT_ID_PREFIX, JudgeTask, TaskResult
+from ragauge.judging.tasks import JudgeTask, TaskResult
 
 KNOWN_WORD_FACTOR = 0.5
 """Weight factor of words that already occur in the question or the conversation."""
@@ -216,7 +216,7 @@ class LexicalJudge:
             return Unscored("it has no words to compare")
         known_keys = self._library.known((task.question, *task.history))
         sources = {choice: self._library.source(task.sources[choice]) for choice in task.choices(name)}
-        chunks = {source: sources[source] for source in sources if source.startswith(CONTEXT_ID_PREFIX)}
+        chunks = {source: sources[source] for source in sources if is_chunk(source)}
         everything = self._library.together(tuple(task.sources[chunk] for chunk in chunks)) if chunks else None
         telling = [word.key for word in claim if word.is_content]
         candidates = [source for source in sources if any(key in sources[source].sentences_by_word for key in telling)]

@@ -12,7 +12,7 @@ from ragauge.compute.event_loops import gather_or_cancel
 from ragauge.core.errors import BackendFailed
 from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Chat, Message, Reply
-from ragauge.core.samples import TASK_STEPS, Support, Unscored
+from ragauge.core.samples import TASK_STEPS, Support, Unscored, is_chunk
 from ragauge.core.settings import AtLeast, check_settings
 from ragauge.judging import prompts
 from ragauge.judging.costs import CostLedger, estimate_tokens
@@ -180,7 +180,7 @@ class ModelJudge:
         for part, result in zip(parts, results, strict=True):
             reasons |= result.unscored
             for name, verdict in result.verdicts.items():
-                verdicts[name] = _merge_verdicts(verdicts.get(name), verdict, chunks=_has_chunks(part))
+                verdicts[name] = _merge_verdicts(verdicts.get(name), verdict, chunks=any(map(is_chunk, part.sources)))
         return TaskResult({name: verdict for name, verdict in verdicts.items() if name not in reasons}, reasons)
 
     async def _run_call(self, call: JudgeCall) -> _CallOutcome:
@@ -333,17 +333,13 @@ def split_task_by_item(task: JudgeTask) -> list[JudgeTask]:
             parts.append(judge_task)
             continue
         choices = task.choices(name)
-        groups = ([c for c in choices if c.startswith("k")], [c for c in choices if not c.startswith("k")])
+        groups = ([c for c in choices if is_chunk(c)], [c for c in choices if not is_chunk(c)])
         parts += [replace(judge_task, sources={c: task.sources[c] for c in group}) for group in groups if group]
     return parts
 
 
 def _restrict_task(task: JudgeTask, names: Sequence[str]) -> JudgeTask:
     return replace(task, items={name: task.items[name] for name in names})
-
-
-def _has_chunks(task: JudgeTask) -> bool:
-    return any(name.startswith("k") for name in task.sources)
 
 
 def _merge_verdicts(before: Any, now: Any, *, chunks: bool) -> Any:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from ragauge.core.hashes import hash_text
 from ragauge.core.protocols import Message, Reply
-from ragauge.core.samples import ALL_CONTEXTS, Support, Usefulness
-from ragauge.judging.tasks import CONTEXT_ID_PREFIX, GeneratedQuestions, JudgeTask
+from ragauge.core.samples import ALL_CONTEXTS, ANSWER, Support, Usefulness, is_chunk, is_claim_of
+from ragauge.judging.tasks import GeneratedQuestions, JudgeTask
 from ragauge.models.chats.reply_parsing import has_thought_start, schema_violation, strip_thoughts
 
 CANONICAL_TAG = "data-" + 16 * "0"
@@ -97,7 +97,7 @@ def group_claims(task: JudgeTask) -> dict[str, list[str]]:
     """Group the claims of a task by the text that they come from, answer or reference."""
     claims: dict[str, list[str]] = {}
     for name in task.items:
-        claims.setdefault("of_answer" if name.startswith("a") else "of_reference", []).append(name)
+        claims.setdefault("of_answer" if is_claim_of(ANSWER, name) else "of_reference", []).append(name)
     return claims
 
 
@@ -123,7 +123,7 @@ def build_reply_schema(task: JudgeTask) -> dict[str, Any]:
     lists = {}
     for name, ids in group_claims(task).items():
         choices = task.choices(ids[0])
-        chunks = [choice for choice in choices if choice.startswith(CONTEXT_ID_PREFIX)]
+        chunks = list(filter(is_chunk, choices))
         fields = {
             "reason": {"type": "string"},
             "supported_by": _enum_schema(choices),

@@ -8,7 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.samples import ANSWER, REFERENCE, TASK_KINDS, Sample, Verdicts, has_same_texts
+from ragauge.core.samples import (
+    ANSWER,
+    CLAIM_ID_PREFIXES,
+    REFERENCE,
+    TASK_KINDS,
+    Sample,
+    Verdicts,
+    has_same_texts,
+    is_claim_of,
+)
 from ragauge.files import judged_folders
 from ragauge.files.json_files import read_json_lines
 from ragauge.files.judged_folders import (
@@ -80,8 +89,8 @@ def check_verdicts(verdicts: Verdicts) -> None:
         for claim in claims:
             if claim.id in ids:
                 raise BadInput(f"the claim `{claim.id}` of the {text} appears more than once")
-            if not claim.id.startswith(text[0]):
-                raise BadInput(f"the claim `{claim.id}` of the {text} must begin with {text[0]}")
+            if not is_claim_of(text, claim.id):
+                raise BadInput(f"the claim `{claim.id}` of the {text} must begin with {CLAIM_ID_PREFIXES[text]}")
             if claim.sentence < 1 or any(citation < 1 for citation in claim.cites or ()):
                 raise BadInput(f"the sentence and the citations of the claim `{claim.id}` must be at least 1")
             ids.add(claim.id)

@@ -17,11 +17,11 @@ from ragauge.core.samples import (
     Unscored,
     Verdicts,
     citations_by_sentence,
+    claim_id,
+    is_chunk,
+    is_claim_of,
 )
 from ragauge.core.text import split_sentences
-
-CONTEXT_ID_PREFIX = "k"
-"""Prefix of the ids of chunks: k1, k2, …"""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,7 @@ class JudgeTask:
 
     def choices(self, claim: str) -> list[str]:
         """Return the sources that may support a claim: never the text that it comes from."""
-        own_text = "answer" if claim.startswith("a") else "reference"
-        return [source for source in self.sources if source != own_text]
+        return [source for source in self.sources if is_chunk(source) or not is_claim_of(source, claim)]
 
 
 class GeneratedQuestions(NamedTuple):
@@ -91,7 +90,6 @@ class Judge(Protocol):
 
 RequiredTasks = frozenset[str]
 """Kinds of tasks to judge: some of `answer`, `reference`, `cross`, `useful`, `questions`."""
-CLAIM_ID_PREFIXES = {ANSWER: "a", REFERENCE: "r"}
 OTHER_TEXT = {ANSWER: REFERENCE, REFERENCE: ANSWER}
 
 
@@ -191,7 +189,7 @@ def _build_claims(text: str, name: str, result: TaskResult) -> list[Claim]:
     claims: list[Claim] = []
     for number, cites in enumerate(citations_by_sentence(split_sentences(text)), 1):
         for claim in result.verdicts[f"s{number}"]:
-            claims.append(Claim(f"{CLAIM_ID_PREFIXES[name]}{len(claims) + 1}", claim, number, cites))
+            claims.append(Claim(claim_id(name, len(claims) + 1), claim, number, cites))
     return claims
 
 

@@ -237,7 +237,7 @@ def _parse_options(spec: AnswerSpec, text: str) -> dict[str, str]:
         option, _, value = (part.strip().strip("'\"") for part in assignment.partition("="))
         if option not in spec.options:
             hint = f"{spec.name} has {', '.join(spec.options) or 'no options'}"
-            raise UnknownName(f"option of {spec.name}", option, spec.options, hint=hint)
+            raise UnknownName("option", option, spec.options, of=spec.name, hint=hint)
         if value not in spec.choices[option]:
             allowed = ", ".join(spec.choices[option])
             raise BadInput(f"`{option}` of {spec.name} cannot be `{value}`", hint=f"choose one of {allowed}")

@@ -191,7 +191,7 @@ def find_convention(convention: str | Convention) -> Convention:
     name = "default" if "=" in parts[0] else parts.pop(0)
     preset = PRESETS.get(name.lower().replace("_", "-"))
     if preset is None:
-        raise UnknownName("convention", name, PRESETS, hint=f"choose one of {', '.join(PRESETS)}")
+        raise UnknownName("convention", name, PRESETS)
     return preset.but(**dict(map(_parse_option, parts)))
 
 

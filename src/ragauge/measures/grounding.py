@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from ragauge.core.samples import ALL_CONTEXTS, ANSWER, REFERENCE, Claim, Sample, Support, Unscored, Verdicts
+from ragauge.core.samples import ALL_CONTEXTS, ANSWER, REFERENCE, Claim, Sample, Support, Unscored, Verdicts, chunk_id
 from ragauge.measures.conventions import PRESETS, Convention
 
 OTHER_TEXT = {ANSWER: REFERENCE, REFERENCE: ANSWER}
@@ -400,5 +400,5 @@ def _citation_support(case: AnswerMeasureInput) -> list[list[bool]]:
     for claim, support in zip(case.claims(ANSWER), supports, strict=True):
         if claim.cites is None:
             raise MissingVerdict("citations were not checked")
-        citation_support.append(case.check_each_chunk(support, [f"k{position}" for position in claim.cites]))
+        citation_support.append(case.check_each_chunk(support, list(map(chunk_id, claim.cites))))
     return citation_support

@@ -213,7 +213,7 @@ def make_measure(spec: MeasureSpec, cutoff: float | None, chosen: Mapping[str, A
         options[option] = value
     for option in chosen:
         if option not in spec.options:
-            raise UnknownName(f"option of {spec.name}", option, spec.options, hint=_options_hint(spec))
+            raise UnknownName("option", option, spec.options, of=spec.name, hint=_options_hint(spec))
     if cutoff is None:
         cutoff = convention.mrr_depth if spec.name == "mrr" else DEFAULT_CUTOFFS.get(spec.name)
     _check_cutoff(spec, cutoff, convention.min_cutoff if spec.name == "precision" else 1)
@@ -262,7 +262,7 @@ def _parse_options(spec: MeasureSpec, text: str, measure_name: str) -> dict[str,
         if name == "dcg":  # name of the gain in ir_measures
             name, value = "gain", {"exp-log2": "exp", "log2": "linear"}.get(value.strip("'\""), value)
         if name not in spec.options:
-            raise UnknownName(f"option of {spec.name}", name or value, spec.options, hint=_options_hint(spec))
+            raise UnknownName("option", name or value, spec.options, of=spec.name, hint=_options_hint(spec))
         default = spec.options[name]
         try:
             if isinstance(default, tuple):

@@ -35,9 +35,13 @@ def render_csv(table: Table) -> str:
     >>> render_csv(Table("systems", columns, [["bm25", 0.123456], ["dense", None]])).splitlines()
     ['system,ndcg@10', 'bm25,0.123456', 'dense,']
     """
-    header = [column.key or column.title for column in table.columns]
     values = ((cell.value if isinstance(cell, Cell) else cell for cell in row) for row in table.rows)
-    return render_csv_rows(header, (map(_csv_text, row) for row in values))
+    return render_csv_rows(csv_header(table), (map(_csv_text, row) for row in values))
+
+
+def csv_header(table: Table) -> list[str]:
+    """Return the keys of the columns of a table."""
+    return [column.key or column.title for column in table.columns]
 
 
 def _csv_text(value: Value) -> str:

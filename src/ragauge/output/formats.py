@@ -29,7 +29,7 @@ def format_for_path(path: str | Path, form: str | None, kinds: Mapping[str, Outp
     ending = ".html" if ending == ".htm" else ending
     if form is not None:
         if form not in kinds:
-            raise UnknownName("output format", form, kinds, hint=f"choose one of {', '.join(kinds)}")
+            raise UnknownName("output format", form, kinds)
         expected_ending = kinds[form].ending
         if ending != expected_ending and any(kind.ending == ending for kind in kinds.values()):
             suggested_path = Path(path).with_suffix(expected_ending)

@@ -84,6 +84,8 @@ def _format_duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
+MIN_SHOWN_P = 0.001
+"""Smallest p-value that is shown as a number."""
 NUMBER_STYLES: Mapping[str, NumberStyle] = {
     "score": NumberStyle(lambda value: f"{round(value, 4) + 0.0:.4f}"),
     "recall": NumberStyle(_format_recall),
@@ -93,7 +95,7 @@ NUMBER_STYLES: Mapping[str, NumberStyle] = {
     "share": NumberStyle(_format_share, ".1%"),
     "selectivity": NumberStyle(_format_selectivity, ".3~%"),
     "signed share": NumberStyle(_format_signed_share, "+.1%"),
-    "p": NumberStyle(lambda p: "<0.001" if p < 0.001 else f"{p:.3f}", ".3f"),
+    "p": NumberStyle(lambda p: f"{p:.3f}" if p >= MIN_SHOWN_P else f"<{MIN_SHOWN_P:g}", ".3f"),
     "ms": NumberStyle(_format_significant, ",.3~r"),
     "seconds": NumberStyle(_format_significant, ",.3~r"),
     "signed ms": NumberStyle(_signed(_format_significant), "+,.3~r"),
@@ -221,13 +223,13 @@ def format_changes(names: Iterable[str], before: Iterable[float], after: Iterabl
     return ", ".join(filter(None, map(format_change, names, before, after)))
 
 
-def format_score(value: float, measure: str = "") -> str:
-    """Format a score: four decimals, integers for counts, and a dash for NaN.
+def format_score(value: float) -> str:
+    """Format a score: four decimals, and a dash for NaN.
 
-    >>> format_score(0.5), format_score(3.0, "num_ret"), format_score(math.nan)
-    ('0.5000', '3', '-')
+    >>> format_score(0.5), format_score(math.nan)
+    ('0.5000', '-')
     """
-    return format_number(value, "count" if measure.startswith("num_") else "score")
+    return format_number(value, "score")
 
 
 def format_level(share: float) -> str:

@@ -223,19 +223,16 @@ def build_differences_table(overview: Overview, rows: Sequence[Comparison], *, b
         ((system, baseline),) = pairs
         titles = {"mean of the other": baseline, "mean": system}
         columns = [column._replace(title=titles.get(column.title, column.title)) for column in columns]
+    groups = [(tag, stratum.value) for tag, strata in overview.strata.items() for stratum in strata]
+    group_titles = {f"{tag}={value}": f"{tag}: {value}" for tag, value in groups}
     table_rows: list[Row] = []
     for row in rows:
         difference, p, _ = _difference_cells(overview, row)
-        lead = _stratum_cell(row.stratum) if by_stratum else Cell(row.measure)
+        lead = Cell(group_titles.get(row.stratum, row.stratum) if by_stratum else row.measure)
         names = [] if by_stratum and len(pairs) == 1 else [Cell(row.system), Cell(row.baseline)]
         wins = Cell(row.wins, text=f"{row.wins}/{row.losses}/{row.ties}")
         table_rows.append([lead, *names, row.n, row.means[0], row.means[1], difference, p, wins, Cell(row.detectable)])
     return Table("differences", columns, table_rows)
-
-
-def _stratum_cell(stratum: str) -> Cell:
-    tag, _, value = stratum.partition("=")
-    return Cell(f"{tag}: {value}" if value else tag)
 
 
 def build_strata_table(overview: Overview, tag: str) -> Table:

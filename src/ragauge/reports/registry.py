@@ -15,7 +15,7 @@ from ragauge.core.record_types import RESULT_MODULES, ResultModules, import_repo
 from ragauge.embedder_study.results import EmbedderStudy, TokenizerStudy
 from ragauge.files.serialization import detect_schema, read_records, to_json, to_json_data
 from ragauge.output.chart_files import write_charts
-from ragauge.output.csv import render_csv
+from ragauge.output.csv import csv_header, render_csv
 from ragauge.output.formats import OutputFormat, format_for_path, only_result, write_format
 from ragauge.output.latex import render_latex
 from ragauge.output.markdown import render_markdown
@@ -90,13 +90,10 @@ def _tables_to_csv(name: str, results: Results) -> str:
             f"one table cannot contain results of {join_with_and(commands)}", hint="write .html or .md instead"
         )
     builders: list[TableBuilder] = [load_reporter(type(result)).tables[name] for result in results]
-    first_text, *other_texts = (
-        render_csv(builder.build(result)) for builder, result in zip(builders, results, strict=True)
-    )
-    header = first_text.partition("\n")[0]
-    if any(text.partition("\n")[0] != header for text in other_texts):
+    tables = [builder.build(result) for builder, result in zip(builders, results, strict=True)]
+    if any(csv_header(table) != csv_header(tables[0]) for table in tables):
         raise BadInput("these results have different columns", hint="write a table for each")
-    return "".join([first_text, *(text.partition("\n")[2] for text in other_texts)])
+    return render_csv(replace(tables[0], rows=[row for table in tables for row in table.rows]))
 
 
 def _results_to_json(results: Results) -> str:

@@ -61,7 +61,7 @@ def inputs_from_experiment(
     """
     data = experiment.dataset
     if baseline is not None and baseline not in experiment.scores:
-        raise UnknownName("system", baseline, experiment.scores, hint=f"choose one of {', '.join(experiment.scores)}")
+        raise UnknownName("system", baseline, experiment.scores)
     scores = {name: list(experiment.every_time(name)) for name in experiment.scores}
     convention = rules or PRESETS.get(next(iter(experiment.scores.values())).convention)
     notes = list(experiment.notes)
@@ -120,9 +120,9 @@ def inputs_from_files(
         raise BadInput("the systems have no measure in common", hint="score them with the same measures")
     for measure in scored_runs.measures or ():
         if measure not in shared:
-            raise UnknownName("measure", measure, shared, hint=f"choose one of {', '.join(shared)}")
+            raise UnknownName("measure", measure, shared)
     if scored_runs.baseline is not None and scored_runs.baseline not in trials:
-        raise UnknownName("system", scored_runs.baseline, trials, hint=f"choose one of {', '.join(trials)}")
+        raise UnknownName("system", scored_runs.baseline, trials)
     return ReportInputs(
         trials,
         list(scored_runs.measures or shared),
@@ -216,10 +216,10 @@ def inputs_from_layouts(
     if not merged.measures:
         raise BadInput("the systems have no measure in common", file=paths[-1])
     if baseline is not None and baseline not in merged.entries:
-        raise UnknownName("system", baseline, merged.entries, hint=f"choose one of {', '.join(merged.entries)}")
+        raise UnknownName("system", baseline, merged.entries)
     for name in measures or ():
         if name not in merged.measures:
-            raise UnknownName("measure", name, merged.measures, hint=f"choose one of {', '.join(merged.measures)}")
+            raise UnknownName("measure", name, merged.measures)
     merged = replace(merged, baseline=baseline or merged.baseline, measures=list(measures or merged.measures))
     if not all(entry.scores for entry in merged.entries.values()):
         return merged

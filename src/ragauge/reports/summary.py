@@ -10,7 +10,7 @@ from ragauge.comparison.results import Overview, StratumMeans
 from ragauge.core.findings import LEAK_FINDINGS
 from ragauge.core.summaries import Mean, Speed
 from ragauge.datasets.queries import TAG_MEANINGS
-from ragauge.output.numbers import format_number, format_score, pluralise
+from ragauge.output.numbers import MIN_SHOWN_P, format_number, format_score, pluralise
 from ragauge.output.report import Card
 from ragauge.reports.overview_tables import find_measure_style
 from ragauge.stats.comparisons import Comparison
@@ -154,8 +154,7 @@ def _format_difference(row: Comparison) -> str:
 
 
 def _format_p(p: float) -> str:
-    text = format_number(p, "p")
-    return text.replace("<", "< ") if text.startswith("<") else f"= {text}"
+    return f"= {format_number(p, 'p')}" if p >= MIN_SHOWN_P else f"< {MIN_SHOWN_P:g}"
 
 
 def _format_mean_interval(mean: Mean) -> str:

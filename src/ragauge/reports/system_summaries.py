@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from ragauge.core.errors import MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Floats, MeasureDict, Run, Scores
 from ragauge.core.summaries import Mean
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
+from ragauge.evaluation.indicators import find_measure
 from ragauge.measures.conventions import Convention
 from ragauge.measures.latency import stage_latencies_ms, summarise_timings
 from ragauge.measures.names import Measure, parse_measure_names
@@ -212,10 +212,19 @@ def _curve_label(trials: ScoresByTrial, measure: str, rules: Convention | None) 
     The options are those of the convention, or without one those of the given scores if they agree.
     """
     if rules is not None:
-        return str(parse_measure_names([f"{measure}@1"], rules)[0]).removesuffix("@1")
-    names = [re.fullmatch(r"(.+)@\d+", value) for scores in trials.values() for value in scores[0].values]
-    labels = {parts[1] for parts in names if parts and _base_measure_name(parts[1]) == measure}
+        parsed = parse_measure_names([f"{measure}@1"], rules)
+    else:
+        parsed = [
+            found for scores in trials.values() for name in scores[0].values if (found := _find_cutoff(name, measure))
+        ]
+    labels = {str(replace(found, cutoff=None)) for found in parsed}
     return labels.pop() if len(labels) == 1 else measure
+
+
+def _find_cutoff(name: str, measure: str) -> Measure | None:
+    """Parse a name if it is that of a measure of this kind with a cutoff."""
+    found = find_measure(name)
+    return found if found is not None and found.spec.name == measure and found.cutoff is not None else None
 
 
 def _scored_mean(values: Floats) -> float:
@@ -236,12 +245,10 @@ def _scores_at_cutoffs(scores: Scores, measure: str) -> Scores:
 
     The measures are named by k.
     """
-    names_by_k = {}
-    for value in scores.values:
-        parts = re.fullmatch(r"(.+)@(\d+)", value)
-        if parts and _base_measure_name(parts[1]) == measure:
-            names_by_k[parts[2]] = value
-    return _rename_measures_to_k(scores, names_by_k)
+    found = {name: _find_cutoff(name, measure) for name in scores.values}
+    return _rename_measures_to_k(
+        scores, {f"{parsed.cutoff:g}": name for name, parsed in found.items() if parsed is not None}
+    )
 
 
 def _rename_measures_to_k(scores: Scores, names: Mapping[str, str]) -> Scores:
@@ -251,17 +258,6 @@ def _rename_measures_to_k(scores: Scores, names: Mapping[str, str]) -> Scores:
         means=MeasureDict({k: scores.means[name] for k, name in names.items()}, str),
         unscored=MeasureDict({k: scores.unscored[name] for k, name in names.items()}, str),
     )
-
-
-def _base_measure_name(name: str) -> str:
-    """Return the canonical name of a measure without its cutoff.
-
-    Returns the name itself if it is unknown.
-    """
-    try:
-        return parse_measure_names([f"{name}@1"])[0].spec.name
-    except UnknownName:
-        return name
 
 
 def _recommend_k(values: Mapping[str, Mapping[int, Floats]], measure: str) -> dict[str, SmallestK]:
@@ -297,9 +293,7 @@ def check_tag(requested_tag: str, dataset: Dataset) -> None:
         for tag in (*dataset.tags.get(query, {}), *tags_from_judgments(grades.get(query, {})))
     }
     if canonical_tag(requested_tag, tag_names) not in tag_names:
-        raise UnknownName(
-            "tag", requested_tag, sorted(tag_names), hint=f"choose one of {', '.join(sorted(tag_names)) or 'none'}"
-        )
+        raise UnknownName("tag", requested_tag, sorted(tag_names))
 
 
 def build_strata(
@@ -319,9 +313,7 @@ def build_strata(
     requested_tags = [canonical_tag(tag, tag_names) for tag in requested_tags]
     for tag in requested_tags:
         if tag not in tag_names:
-            raise UnknownName(
-                "tag", tag, sorted(tag_names), hint=f"choose one of {', '.join(sorted(tag_names)) or 'none'}"
-            )
+            raise UnknownName("tag", tag, sorted(tag_names))
     strata: dict[str, list[StratumMeans]] = {}
     # Both tags count relevant documents, so one of them is enough by default.
     default_tags = sorted(

@@ -88,7 +88,7 @@ class Experiment(TabularResult):
                 positions.setdefault(self.dataset.tags[query][tag], []).append(position)
         if not positions:
             tag_names = sorted({name for tags in self.dataset.tags.values() for name in tags})
-            raise UnknownName("tag", tag, tag_names, hint=f"choose one of {', '.join(tag_names) or 'none'}")
+            raise UnknownName("tag", tag, tag_names)
         strata = {}
         for value, rows in sorted(positions.items(), key=lambda pair: -len(pair[1])):
             columns = {n: [scores.values[measure][rows] for scores in self.every_time(n)] for n in self.scores}

@@ -142,7 +142,7 @@ def compute_reliability(
     if not counts:
         raise MissingEvidence("no tasks", hint="pass at least one task with at least one trial")
     if over is not None and over not in RESAMPLED_UNITS:
-        raise UnknownName("interval", over, RESAMPLED_UNITS, hint=f"choose one of {', '.join(RESAMPLED_UNITS)}")
+        raise UnknownName("interval", over, RESAMPLED_UNITS)
     if not 0.5 <= confidence < 1:
         raise BadInput(f"the confidence must be between 0.5 and 1, got {confidence:g}", hint="use 0.95")
     n, c = (np.array([pair[i] for pair in counts.values()], np.int64) for i in (0, 1))

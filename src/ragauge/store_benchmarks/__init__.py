@@ -144,7 +144,7 @@ def bench(
 
 def _check_libraries(builds: Sequence[StoreBuild], truth: str) -> None:
     """Raise MissingExtra if a library is not installed, and UnknownName for an unknown search of neighbours."""
-    check_choice("backend of exact neighbours", truth, NEIGHBOUR_BACKENDS)
+    check_choice("backend", truth, NEIGHBOUR_BACKENDS)
     configurations = [build.configuration for build in builds]
     plugins = {
         plugin

@@ -27,7 +27,6 @@ from ragauge.store_benchmarks.results import Matrix
 from ragauge.stores.nearest_neighbours import find_nearest, merge_nearest
 
 NEIGHBOUR_BACKENDS = ("auto", "numpy", "faiss", "torch")
-BACKEND_SEPARATOR = " and "
 
 
 class NeighbourSearchResult(NamedTuple):
@@ -35,26 +34,15 @@ class NeighbourSearchResult(NamedTuple):
 
     neighbours: Ints
     distances: Floats
-    backend: str
-    """Backend that found them; several are joined by BACKEND_SEPARATOR."""
+    backends: frozenset[str]
+    """Backends that found them; several if workers differ."""
     note: str = ""
     """Reason why another backend than the requested one was used; empty if none."""
 
     def among(self, other: NeighbourSearchResult, k: int) -> NeighbourSearchResult:
         """Merge with the nearest rows found among other rows, and keep the `k` nearest."""
         neighbours, distances = merge_nearest((self.neighbours, self.distances), (other.neighbours, other.distances), k)
-        return NeighbourSearchResult(
-            neighbours, distances, join_backends([self.backend, other.backend]), self.note or other.note
-        )
-
-
-def join_backends(labels: list[str]) -> str:
-    """Combine the backends of several parts into one label.
-
-    >>> join_backends(["torch", "numpy", "torch"])
-    'numpy and torch'
-    """
-    return BACKEND_SEPARATOR.join(sorted({backend for label in labels for backend in label.split(BACKEND_SEPARATOR)}))
+        return NeighbourSearchResult(neighbours, distances, self.backends | other.backends, self.note or other.note)
 
 
 def find_neighbours(
@@ -70,15 +58,19 @@ def find_neighbours(
     The backend `torch` uses a GPU, and falls back to NumPy if there is none or it fails; the note then says why.
     """
     if backend == "faiss":
-        return NeighbourSearchResult(*neighbours_faiss.search_with_faiss(base, queries, k, metric), backend)
+        return NeighbourSearchResult(
+            *neighbours_faiss.search_with_faiss(base, queries, k, metric), frozenset({backend})
+        )
     reason = neighbours_gpu.gpu_unavailable_reason() if backend == "torch" else ""
     if backend == "torch" and not reason:
         try:
-            return NeighbourSearchResult(*neighbours_gpu.search_with_torch(base, queries, k, metric), backend)
+            return NeighbourSearchResult(
+                *neighbours_gpu.search_with_torch(base, queries, k, metric), frozenset({backend})
+            )
         except BackendFailed as error:
             reason = f"the GPU failed ({error.message})"
     note = f"{reason}: exact neighbours on the CPU" if reason else ""
-    return NeighbourSearchResult(*find_nearest(base, queries, k, metric, progress=progress), "numpy", note)
+    return NeighbourSearchResult(*find_nearest(base, queries, k, metric, progress=progress), frozenset({"numpy"}), note)
 
 
 MAX_READ_SHARD_BYTES, MAX_SENT_SHARD_BYTES = 256 << 20, 64 << 20
@@ -197,7 +189,7 @@ def _search_query_shards(
     return NeighbourSearchResult(
         neighbours,
         distances,
-        join_backends([shard.backend for shard in shards]),
+        frozenset().union(*(shard.backends for shard in shards)),
         next((shard.note for shard in shards if shard.note), ""),
     )
 

@@ -112,7 +112,7 @@ def resolve_filters(data: VectorSet, requested_filters: Sequence[str | Filter]) 
         )
         for condition in parse_filter(where):
             if condition.field not in known:
-                raise UnknownName("field of the metadata", condition.field, known, hint=f"it has {', '.join(known)}")
+                raise UnknownName("field", condition.field, known, of="the metadata", hint=f"it has {', '.join(known)}")
         if not matching_mask(data.metadata, where).any():
             raise BadInput(
                 f"the filter `{describe_filter(where)}` matches no vector; expected at least 1 of {len(data.base):,}",

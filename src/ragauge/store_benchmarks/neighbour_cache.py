@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +15,8 @@ from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints
 from ragauge.core.settings import check_choice, check_int
+from ragauge.output.numbers import join_with_and
 from ragauge.store_benchmarks.exact_neighbours import (
-    BACKEND_SEPARATOR,
     NEIGHBOUR_BACKENDS,
     NeighbourSearchResult,
     find_neighbours,
@@ -32,6 +33,10 @@ MIN_GPU_MULTIPLICATIONS = 1e12
 MAX_FULL_CHECK_MULTIPLICATIONS = 4e11
 """Maximum number of multiplications for checking the published neighbours of all queries; above it, SAMPLED_QUERIES."""
 SAMPLED_QUERIES = 256
+BACKEND_COMBINATIONS = frozenset(
+    join_with_and(sorted(backends)) for size in (1, 2, 3) for backends in combinations(NEIGHBOUR_BACKENDS[1:], size)
+)
+"""Values of `ExactNeighbours.by` for computed neighbours."""
 CACHE_RELATIVE_TOLERANCE = 1e-9
 """Maximum relative difference of cached distances, which another machine may have computed."""
 PUBLISHED_RELATIVE_TOLERANCE = 1e-5
@@ -62,7 +67,7 @@ def find_exact_neighbours(
     ([[0, 1]], [[0.0, 5.0]], 'numpy')
     """
     k = min(check_int("k", k), len(data.base))
-    check_choice("backend of exact neighbours", by, NEIGHBOUR_BACKENDS)
+    check_choice("backend", by, NEIGHBOUR_BACKENDS)
     check_choice("metric", data.metric, METRICS)
     if not len(data.base) or not len(data.queries):
         raise BadInput(f"{data.name} has no {'queries' if len(data.base) else 'vectors'}")
@@ -109,7 +114,9 @@ def _compute_exact_neighbours(
         data, np.ascontiguousarray(data.queries, np.float32), k, backend, executor, progress
     )
     notes = [neighbours.note] if neighbours.note else []
-    return ExactNeighbours(neighbours.neighbours, neighbours.distances, data.metric, neighbours.backend, notes)
+    return ExactNeighbours(
+        neighbours.neighbours, neighbours.distances, data.metric, join_with_and(sorted(neighbours.backends)), notes
+    )
 
 
 def _search_neighbours(
@@ -143,10 +150,7 @@ def _read_cached_neighbours(cache: Path, data: VectorSet, k: int) -> ExactNeighb
         if not arrays.keys() >= {"neighbours", "distances", "by"}:
             continue
         neighbours, distances, backends = arrays["neighbours"], arrays["distances"], str(arrays["by"])
-        shape, is_known = (
-            (len(data.queries), depth),
-            set(backends.split(BACKEND_SEPARATOR)) <= set(NEIGHBOUR_BACKENDS[1:]),
-        )
+        shape, is_known = (len(data.queries), depth), backends in BACKEND_COMBINATIONS
         if neighbours.shape == distances.shape == shape and neighbours.dtype == np.int64 and is_known:
             nearest_rows, nearest_distances = neighbours[:, :k].copy(), distances[:, :k].copy()
             if _is_valid_cache(data, nearest_rows, nearest_distances):

@@ -108,7 +108,7 @@ def parse_options(options: Mapping[str, Any]) -> tuple[RunOptions, BenchmarkSett
     for name in options:
         if name not in BenchmarkOptions.__annotations__:
             known = list(BenchmarkOptions.__annotations__)
-            raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
+            raise UnknownName("setting", name, known)
     names = {field.name for field in fields(RunOptions)}
     run_options = {name: value for name, value in options.items() if name in names and value is not None}
     where = run_options.pop("where", ())

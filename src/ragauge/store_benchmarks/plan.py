@@ -184,7 +184,7 @@ class BenchmarkSettings:
         known = [field.name for field in fields(cls)]
         for name in settings:
             if name not in known:
-                raise UnknownName("setting", name, known, hint=f"choose one of {', '.join(known)}")
+                raise UnknownName("setting", name, known)
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in settings.items()
         }
@@ -387,7 +387,7 @@ def _check_store_options(configuration: Configuration, store_type: StoreType) ->
     for name in configuration.build:
         if name not in known:
             raise UnknownName(
-                f"option of {configuration.store}", name, known, hint=f"it has {', '.join(known) or 'none'}"
+                "option", name, known, of=configuration.store, hint=f"it has {', '.join(known) or 'none'}"
             )
 
 

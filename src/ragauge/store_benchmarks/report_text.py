@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragauge.core.text import one_line
+from ragauge.measures.names import parse_measure
 from ragauge.output.numbers import format_number, join_with_and, pluralise
 from ragauge.store_benchmarks.acceptance import find_failing_stores, has_extra_stages
 from ragauge.store_benchmarks.filter_results import (
@@ -26,7 +27,6 @@ from ragauge.store_benchmarks.frontiers import (
     select_representative,
 )
 from ragauge.store_benchmarks.results import (
-    RECALL_MEASURE,
     Configuration,
     MeasuredConfiguration,
     StoreBenchmark,
@@ -157,10 +157,11 @@ def explain_recall(recall: str) -> str:
     >>> explain_recall("recall(of=k)@10")
     'recall(of=k)@10, compared with the exact neighbours'
     """
-    tolerance = {RECALL_MEASURE: "one millionth", "recall(of=eps)": "one thousandth"}.get(recall.partition("@")[0])
-    if tolerance is None:
+    options = dict(parse_measure(recall).options)
+    if options["of"] != "eps":
         return f"{recall}, compared with the exact neighbours"
-    return f"{recall}: share of results no farther than the k-th exact neighbour, with a tolerance of {tolerance}"
+    tolerance = f"with a relative tolerance of {options['eps']:g}"
+    return f"{recall}: share of results no farther than the k-th exact neighbour, {tolerance}"
 
 
 def list_benchmark_facts(result: StoreBenchmark) -> list[str]:

@@ -58,7 +58,9 @@ class CompletedStore:
         for name in declared:
             if name not in STORE_CAPABILITIES:
                 choices = ", ".join(STORE_CAPABILITIES)
-                raise UnknownName("capability of a store", str(name), STORE_CAPABILITIES, hint=f"choose from {choices}")
+                raise UnknownName(
+                    "capability", str(name), STORE_CAPABILITIES, of="a store", hint=f"choose from {choices}"
+                )
         return frozenset(declared)
 
     def tune(self, options: Mapping[str, Any]) -> None:

@@ -244,9 +244,9 @@ def _compute_timing_values(
             speed = summarise_timings(timings)
             value = MeanWithSpread(speed.throughput, speed.asked - speed.failed - speed.timed_out)
         elif indicator.source == "latency":
-            stage, statistic = indicators.split_latency_name(indicator)
-            latencies = stages.get(stage, np.empty(0))
-            value = value if not len(latencies) else _compute_latency_statistic(latencies, statistic, confidence)
+            latencies = stages.get(indicator.stage, np.empty(0))
+            if len(latencies):
+                value = _compute_latency_statistic(latencies, indicator.statistic, confidence)
         values_by_name[indicator.name] = value
     return values_by_name
 

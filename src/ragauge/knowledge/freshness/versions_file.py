@@ -101,9 +101,7 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
         if name not in (doc, *fields.values()):
             first_row = next(at for at, cell in enumerate((*rows.columns[name], "")) if cell is not None)
             where = f":{rows.line(first_row)}" if first_row < len(rows) and rows.line(first_row) else ""
-            error = UnknownName(
-                "field of a version", name, VERSION_COLUMNS, hint=f"choose one of {', '.join(VERSION_COLUMNS)}"
-            )
+            error = UnknownName("field", name, VERSION_COLUMNS, of="a version")
             raise BadInput(f"{rows.label}{where}: {error.message}", hint=error.hint)
     row_by_doc: dict[str, int] = {}
     kinds: dict[bool, int] = {}

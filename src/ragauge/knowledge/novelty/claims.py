@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from ragauge.compute.event_loops import map_async
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.records import Ints
-from ragauge.core.samples import ANSWER, Support
+from ragauge.core.samples import ANSWER, Support, chunk_id, claim_id
 from ragauge.core.text import split_sentences
-from ragauge.judging.tasks import CONTEXT_ID_PREFIX, Judge, JudgeTask, TaskResult
+from ragauge.judging.tasks import Judge, JudgeTask, TaskResult
 from ragauge.knowledge.novelty.chunks import DocumentChunks
 from ragauge.knowledge.novelty.results import DocumentClaim
 
@@ -61,11 +61,11 @@ async def judge_claims(
         report_step()
 
     async def _judge_texts(index: int, claims: Sequence[str], indices: Sequence[int]) -> list[DocumentClaim]:
-        claim_texts = {f"a{i}": text for i, text in enumerate(claims, 1)}
-        sources = {f"{CONTEXT_ID_PREFIX}{i}": known.text(at) for i, at in enumerate(indices, 1)}
+        claim_texts = {claim_id(ANSWER, i): text for i, text in enumerate(claims, 1)}
+        sources = {chunk_id(i): known.text(at) for i, at in enumerate(indices, 1)}
         if not sources:
             return [DocumentClaim(text, NEW, why="the known corpus is empty") for text in claims]
-        names = {f"{CONTEXT_ID_PREFIX}{i}": known.name(at) for i, at in enumerate(indices, 1)}
+        names = {chunk_id(i): known.name(at) for i, at in enumerate(indices, 1)}
         verdicts = (
             await judge.answer(JudgeTask("support", _chunk_name(chunks, index), claim_texts, sources))
             if claim_texts

@@ -131,5 +131,5 @@ def find_layout(name: str) -> Layout:
     """
     layout = LAYOUTS.get(name.strip().lower())
     if layout is None:
-        raise UnknownName("layout", name, LAYOUTS, hint=f"choose one of {', '.join(LAYOUTS)}")
+        raise UnknownName("layout", name, LAYOUTS)
     return layout
