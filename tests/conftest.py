@@ -1,4 +1,4 @@
-"""What tests share: where the real collections are, a real PostgreSQL, and a chat server that misbehaves."""
+"""Shared fixtures: paths of real datasets, a faulty chat server, a Dask cluster, PostgreSQL and Chromium."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from chat_server import serving_chat
 from ragauge.core.secrets import forget_secrets
 from suites import COLLECTED, mark_expensive
 
-os.environ["NUMBA_DISABLE_JIT"] = "1"  # ranx as it is takes seconds, and its compiler minutes
+os.environ["NUMBA_DISABLE_JIT"] = "1"  # ranx takes seconds without compilation, and minutes with it
 settings.register_profile("ragauge", deadline=None, max_examples=100)
 settings.load_profile("ragauge")
 
@@ -24,24 +24,24 @@ DATA = Path(os.environ.get("RAGAUGE_DATA", Path(__file__).parents[2] / "shared" 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark expensive tests by what they use, and remember all tests before any is deselected."""
+    """Mark expensive tests by what they use, and store the markers of all tests before any is deselected."""
     for item in items:
         mark_expensive(item)
-        # The collector of garbage finds the sockets of workers that were killed, in any test that runs then.
+        # The garbage collector finds open sockets of killed workers later, and warns in the test that runs then.
         if item.get_closest_marker("cluster"):
             item.add_marker(pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
     config.stash[COLLECTED] = {item.nodeid: {marker.name for marker in item.iter_markers()} for item in items}
 
 
 def pytest_collection_finish():
-    """All that was loaded stays until the end: no collection of garbage need look at it again."""
+    """Exclude all loaded objects from later garbage collections, because they stay until the end."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture
 def shared():
-    """A function from a name in the shared collections to its path; the test is skipped where it is absent."""
+    """Function that returns the path of a shared dataset, and skips the test if it is absent."""
 
     def find(name: str) -> Path:
         path = DATA / name
@@ -54,20 +54,20 @@ def shared():
 
 @pytest.fixture(autouse=True)
 def no_registered_secrets():
-    """Redact no secrets of other tests."""
+    """Forget the secrets that other tests registered for redaction."""
     forget_secrets()
 
 
 @pytest.fixture
 def chat_server():
-    """A server that speaks OpenAI's protocol, and misbehaves where it is told to."""
+    """Server with OpenAI's protocol that returns faults on request."""
     with serving_chat() as server:
         yield server
 
 
 @pytest.fixture(scope="module")
 def workers():
-    """A cluster of two worker processes."""
+    """Dask cluster of two worker processes."""
     pytest.importorskip("distributed")
     from worker_tasks import working
 
@@ -78,7 +78,7 @@ def workers():
 
 @pytest.fixture(scope="module")
 def dsn():
-    """A PostgreSQL with pgvector: RAGAUGE_DSN, or an embedded one in a folder that goes away afterwards."""
+    """DSN of a PostgreSQL server with pgvector: RAGAUGE_DSN, or an embedded server in a temporary folder."""
     pytest.importorskip("psycopg")
     pytest.importorskip("pgvector")
     from ragauge.stores import postgres
@@ -88,7 +88,7 @@ def dsn():
         return
     pytest.importorskip("fasteners")
     folder = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
-    folder.chmod(0o755)  # as root the server has a user of its own, which must be able to reach it
+    folder.chmod(0o755)  # as root, the server runs as another user, who needs access to the folder
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGAUGE_CACHE", str(folder))
         try:
@@ -107,7 +107,7 @@ HEADERS_NOT_ABOVE_ROWS = """() => [...document.querySelectorAll("table")].filter
 
 @pytest.fixture(scope="module")
 def browser():
-    """A real Chromium, without a window."""
+    """Chromium without a window."""
     playwright = pytest.importorskip("playwright.sync_api")
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if found is None:
@@ -120,7 +120,11 @@ def browser():
 
 @pytest.fixture
 def opened(browser):
-    """A function that opens a file offline. Whatever is done then: no message, no error, no dialog, no request."""
+    """Function that opens a file offline in the browser.
+
+    At the end of the test the pages must have no console messages, errors, dialogs or other requests, and no table
+    header may overlap its rows.
+    """
     contexts, odd, asked, files = [], [], [], []
 
     def opens(file, *, charts=False, view="", size=(1280, 800), scheme="light", **how):

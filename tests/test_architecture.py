@@ -1,4 +1,4 @@
-"""Sizes of modules, public names, what an import loads, and that README, docs and CONVENTIONS.md are true."""
+"""Architecture and documentation: module sizes, public names, loaded libraries, CONVENTIONS.md, examples."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_charts_belong_to_sections_of_the_page():
 
 
 def page_parameters(language):
-    """Pages with blocks of a language; README stands for all of them in the contributor's suite."""
+    """Return the pages with blocks of a language; README represents all of them in the contributor's suite."""
     pages = [page for page in PAGES if find_blocks(page, language)]
     return [pytest.param(page, marks=pytest.mark.representative) if page == "README.md" else page for page in pages]
 
@@ -124,7 +124,7 @@ def page_parameters(language):
 @pytest.mark.parametrize("page", page_parameters("python"))
 @pytest.mark.docs
 def test_docs_python_blocks_print_documented_output(page, tmp_path, monkeypatch):
-    """Each block is run in order; a comment `# -> text` after a print is what it prints."""
+    """Run the blocks of a page in order; each comment `# -> text` after a print is its expected output."""
     monkeypatch.chdir(tmp_path)
     found = find_blocks(page, "python")
     code = "\n".join(found)
@@ -143,7 +143,7 @@ def test_docs_pages_except_index_have_an_example():
 @pytest.mark.parametrize("page", page_parameters("console"))
 @pytest.mark.docs
 def test_docs_console_blocks_print_documented_output(page, tmp_path):
-    """Commands after `$ ` are run in one folder, in order; what follows is their standard output and error."""
+    """Run the commands after `$ ` in order, in one folder; expect the output and errors that follow each."""
     ran = 0
     for block in find_blocks(page, "console"):
         for line, claimed in split_commands(block):

@@ -1,4 +1,4 @@
-"""A few kills per command at moments of a fixed seed; `make crash N=20` makes more, with a new seed each time."""
+"""Crash safety: each command is killed twice at moments of a fixed seed; `make crash N=20` uses new seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example files: the workflow in a new repository, the hooks of pre-commit, the Dockerfile."""
+"""Example files: the CI workflow in a new repository, the pre-commit hooks, the Dockerfile and the notebooks."""
 
 from __future__ import annotations
 

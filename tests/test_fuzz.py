@@ -1,6 +1,6 @@
-"""Mutated files and folders of every format: anything but an error of `ragauge.core.errors` fails.
+"""Fuzzing: mutated files and folders of every format raise only errors of `ragauge.core.errors`.
 
-The seed is fixed, so that a run of the tests repeats; `make fuzz` tries new ones.
+The seed is fixed, so that the test is reproducible; `make fuzz` uses a new seed each time.
 """
 
 from __future__ import annotations

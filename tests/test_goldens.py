@@ -1,4 +1,4 @@
-"""Every recorded output is what the present code computes, and every recorded folder still opens."""
+"""Recorded outputs: the current code computes the same values and opens every recorded folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The import rule: a module imports its own package, earlier layers, and packages to the left in its own layer."""
+"""Import rule: a module imports only its own package, earlier layers, and packages to the left in its own layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The documentation site: its links, its search, and how it looks on a phone and in the dark."""
+"""Documentation site: links, search, dark mode and the width of a phone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ playwright_errors = pytest.importorskip("playwright.sync_api")
 
 
 class SilentHandler(SimpleHTTPRequestHandler):
-    """Serves files without a line per request."""
+    """File server that logs nothing."""
 
     def log_message(self, *_):
         pass
@@ -55,7 +55,7 @@ def test_rewrite_links_replaces_source_links_by_code(tmp_path, monkeypatch):
 
 
 def open_search(page):
-    """Press the key until the script of the page listens and the search dialog has the focus."""
+    """Press Ctrl+K until the script of the page responds and the search dialog has the focus."""
     for _ in range(24):
         page.keyboard.press("Control+k")
         try:

@@ -1,4 +1,4 @@
-"""The suites of the Makefile: `make test` and `make test-rest` run every test once between them."""
+"""Test suites of the Makefile: each test runs in exactly one of `make test` and `make test-rest`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and wording: specific private names, unique class names, and no new quaint phrases."""
+"""Names and wording: specific private names, unique class names, short test names, and no quaint phrases."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_MODULES = 4
 QUOTED_DATA = {
     "docs/datasets.md": "Somebody",  # a generated document
     "src/ragauge/judging/prompt_injection.py": "whoever",  # a text that is planted to mislead judges
-    "src/ragauge/judging/results_folder.py": "circumstances",  # a key of old files, as the next three
+    "src/ragauge/judging/results_folder.py": "circumstances",  # a key of old files, as in the next three modules
     "src/ragauge/knowledge/lint/results.py": "circumstances",
     "src/ragauge/store_benchmarks/results.py": "circumstances",
     "src/ragauge/embedder_study/results.py": "circumstances",
@@ -65,7 +65,11 @@ def test_class_name_is_unique():
 
 
 def text_units(path: Path) -> list[str]:
-    """Paragraphs of Markdown; strings (f-string fields as {}) and comments of Python; other files as a whole."""
+    """Split a file into units of text.
+
+    Units are the paragraphs of Markdown, and the strings (f-string fields as {}) and comments of Python. Any other file
+    is one unit.
+    """
     source = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return re.split(r"\n\s*\n", source)

@@ -1,4 +1,4 @@
-"""The verb `audit`, in Python and on the command line: what it takes, what it goes on with, and what it shows."""
+"""`audit` in Python and on the command line: accepted inputs, skipped checks, findings and output."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def trec(nested):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Judgments, two runs, and a corpus with queries."""
+    """Folder with judgments, two runs, a corpus and queries."""
     (tmp_path / "qrels.txt").write_text(
         "".join(f"{q} 0 {d} {g}\n" for q, docs in QRELS.items() for d, g in docs.items())
     )
@@ -229,7 +229,7 @@ def test_audit_run_folder_provides_all_evidence(tmp_path):
 
 
 def told(found):
-    """Every finding; of the subjects only runs, since judgments are called by where they were read."""
+    """Return all findings, without subjects that are not runs: the name of judgments depends on their source."""
     return [
         (one.subject if one.subject in found.runs else "", one.check, one.problem, one.message, one.effect, one.table)
         for one in found.findings
@@ -316,7 +316,7 @@ def test_audit_files_finds_relative_or_moved_dataset_folder(folder, monkeypatch)
     assert audit_files([str(made)], checks=wanted).skipped == {}
     monkeypatch.delenv("RAGAUGE_DATA")
     monkeypatch.chdir(folder / "elsewhere")
-    assert "reused; made" in again().notes[-1]  # moved, and not foreign
+    assert "reused; made" in again().notes[-1]  # accepted as the moved dataset
     assert json.loads(manifest.read_text())["origin"] == str(folder / "elsewhere" / "data")
     assert "reused; made" not in manifest.read_text()
     assert audit_files([str(made)], checks=wanted).skipped == {}
@@ -326,7 +326,7 @@ def test_audit_files_finds_relative_or_moved_dataset_folder(folder, monkeypatch)
     assert "are not those that the runs were made on" in found.skipped["duplicates"]
 
 
-# the command line
+# Command line
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The audit of equal footing: what runs had to work with, by their manifests."""
+"""Comparability check of the audit: differences between the inputs of runs, read from their manifests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WALK = {"embedder": "small", "graph": GRAPH, "steps": 800, "prior": "", "seeds":
 
 
 def made(evidence=None, plan=PLAN, data=HASHES):
-    """A run that says so of itself."""
+    """Run whose manifest has this plan, dataset and evidence."""
     bare = run_of(RANKING)
     return Run(bare.table, "run", manifest={"plan": plan, "dataset": data, "evidence": evidence or {}})
 

@@ -1,4 +1,4 @@
-"""The audit of data: twins, orphans and leaks are found with what they do to the score; clean data is left alone."""
+"""Data checks of the audit: duplicates, orphans and leaks, with their effect on scores; clean data has no problem."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def evidence_of(grades, runs=None, *, documents=None, queries=None, measures=("n
 
 
 def bm25(data, k=100):
-    """A run by the query words, best first."""
+    """BM25 run of all queries over all documents, best first."""
     words = WeightedCorpus.of(data.documents)
     every = np.arange(len(data.documents))
     scores = {}
@@ -95,7 +95,8 @@ def test_check_duplicates_effect_by_hand():
     found = found_by(corpus.check_duplicates, evidence)
     one = found["duplicates"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a = b"])
-    # The relevant document stands at rank 2; its twin at rank 1 is as good when both count, or when they are one.
+    # The relevant document a is at rank 2, and its duplicate b at rank 1. If they share judgments or are merged, rank 1
+    # is relevant, and both scores are 1.
     assert one.table.header == ["run", "measure", "score", "duplicates share judgments", "duplicates are merged"]
     assert one.table.rows == [["mine", "ndcg@10", pytest.approx(1 / math.log2(3)), 1, 1], ["mine", "mrr", 0.5, 1, 1]]
     assert one.effect == (
@@ -123,7 +124,7 @@ def test_check_duplicates_empty_documents_are_a_problem_if_means_change():
     assert (one.problem, one.count, one.table) == (False, 1, None)
     assert one.effect == "scores do not change if they are excluded"
     alone = found_by(corpus.check_duplicates, evidence_of({"q": {"a": 1, "e": 1}}, documents=documents))
-    assert alone["empty documents"].problem  # no run tells what they do
+    assert alone["empty documents"].problem  # without a run, the effect is unknown
 
 
 def test_check_duplicates_different_grades_are_contradictions():
@@ -159,7 +160,7 @@ def test_near_duplicate_documents_match_pairwise_jaccard():
     rng = random.Random(0)
     words = [f"w{i}" for i in range(400)]
     texts = [[rng.choice(words) for _ in range(rng.randint(2, 60))] for _ in range(150)]
-    for text in list(texts[:60]):  # copies with more and more words changed
+    for text in list(texts[:60]):  # copies with up to four changed words
         copy = list(text)
         for _ in range(rng.randint(0, 4)):
             copy[rng.randrange(len(copy))] = rng.choice(words)
@@ -232,7 +233,8 @@ def test_check_orphans_documents_effect_by_hand():
     )["orphan documents"]
     assert (one.problem, one.count, list(one.examples)) == (True, 2, ["d1 -> d01", "gone"])
     assert "1 of 2 ids would match if zero padding were ignored" in one.message
-    # As it is, q finds one of two at rank 2 and p none; left out, p leaves; repaired, q finds both.
+    # Unchanged: q has one of two relevant documents, at rank 2, and p none. Removed: p has no relevant document left
+    # and is not scored. Repaired: q has both relevant documents, and p none.
     assert one.table.rows == [
         ["r", "precision@2", 0.25, 2, 0.5, 1, 0.5, 2],
         ["r", "map", 0.125, 2, 0.5, 1, 0.5, 2],
@@ -283,7 +285,7 @@ def test_check_duplicates_cranfield_has_two_empty_documents(shared):
     data = ragauge.load(shared("cranfield"))
     found = found_by(corpus.check_duplicates, evidence_of(data.judgments, documents=data.documents))
     assert list(found["empty documents"].examples) == ["471", "995"]
-    assert found["empty documents"].problem  # there is no run to tell what they do
+    assert found["empty documents"].problem  # without a run, the effect is unknown
     assert (found["duplicates"].problem, found["duplicates"].count) == (False, 0)
 
 
@@ -365,7 +367,7 @@ def test_predictor_pairs_auc_matches_scikit_learn():
     pairs = leakage_predictors.draw_pairs(grades, place, 1)
     each = pairs.auc(values[pairs.relevant], values[pairs.other])
     for query, found in zip(pairs.queries, each, strict=True):
-        # Of forty documents all are drawn, so that every document that is not relevant is an other one.
+        # All 40 documents are drawn, so the comparison group is every document that is not relevant.
         label = [grades[query].get(doc, 0) for doc in place]
         assert found == pytest.approx(roc_auc_score(label, values))
 
@@ -398,7 +400,7 @@ def leaking(documents, data, **more):
 
 
 def answered_by(data):
-    """For each document the queries that it answers."""
+    """Return for each document the queries that it is relevant to."""
     found = {one.id: [] for one in data.documents}
     for query, docs in data.judgments.nested.items():
         for doc, grade in docs.items():
@@ -418,7 +420,7 @@ def test_check_predictors_finds_field_with_answered_query_ids(kind):
     answers = answered_by(data)
     everyone = list(data.queries)
     rng = random.Random(0)
-    # Documents that answer nothing name queries, too, and as many of them.
+    # Every document names two queries, also documents that are relevant to none.
     named = {doc: [*docs, *rng.sample(everyone, 2)][:2] for doc, docs in answers.items()}
     values = {
         "list": lambda doc: named[doc],
@@ -638,7 +640,7 @@ def test_make_synthetic_leaky_has_409_duplicates_and_no_targets():
 
 
 def of_chance(seed):
-    """Pairs, a number and a category that have nothing to do with one another."""
+    """Return document pairs, a numeric field and a categorical field that are independent of each other."""
     rng = np.random.default_rng(seed)
     grades = {f"q{i}": {f"d{j}": 1.0 for j in rng.choice(80, 3, replace=False)} for i in range(15)}
     pairs = leakage_predictors.draw_pairs(grades, {f"d{i}": i for i in range(80)}, 1, seed=seed)
@@ -655,7 +657,7 @@ def test_permutation_test_keeps_its_false_positive_rate():
     ]
     assert np.min(p) > 0
     for level in (0.05, 0.2):
-        # Three standard errors of a share of 300.
+        # Three standard errors of a share of 300 tests.
         margin = 3 * math.sqrt(level * (1 - level) / 300)
         assert np.abs((np.array(p) <= level).mean(axis=0) - level).max() < margin
 

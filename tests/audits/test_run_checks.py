@@ -1,4 +1,4 @@
-"""The audit's checks on runs: against brute force, by hand, on real runs, and silent where nothing is wrong."""
+"""Run checks of the audit: values by brute force, by hand and of public runs; sound runs have no problem."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def evidence_of(qrels, nested, measures=DEFAULT, convention="default", **more):
 
 
 def made(seed=0, queries=50, documents=400, relevant=15, skill=1.0, depth=100, judged=60):
-    """A pooled collection and an honest run over it: grades 0 to 3, scores that know a part of them."""
+    """Return pooled judgments with grades 0 to 3, and a run scored by `skill` times the grade plus normal noise."""
     rng = np.random.default_rng(seed)
     qrels, ranking = {}, {}
     for q in range(queries):
@@ -84,7 +84,7 @@ def test_audit_evidence_sound_run_has_no_problem():
         assert {one.check for one in found.findings} >= {"ties", "chance", "unjudged", "perfection", "survivorship"}
 
 
-# ties
+# Ties
 
 ORDERED = [
     "map", "map@2", "map(rel=2)", "gm_map", "r_precision", "rprec_mult@0.6", "bpref", "bpref(rel=2)", "mrr", "mrr@3",
@@ -95,7 +95,7 @@ ORDERED = [
 
 
 def orders_of(scores):
-    """Every ranking that the scores allow."""
+    """Yield every ranking that the scores allow."""
     levels = sorted(set(scores.values()), reverse=True)
     groups = [[doc for doc, score in scores.items() if score == level] for level in levels]
     for parts in itertools.product(*(itertools.permutations(group) for group in groups)):
@@ -122,7 +122,7 @@ def test_order_ties_bounds_match_all_orders(grades, scores):
     each = np.transpose([one_by_one.values[str(one)] for one in measures])
     assert [values[0] for values in worst.values.values()] == pytest.approx(np.min(each, axis=0))
     assert [values[0] for values in best.values.values()] == pytest.approx(np.max(each, axis=0))
-    closed = [one for one in measures if one.spec.averages_ties and one.spec.name != "f1"]  # f1 is of expected values
+    closed = [one for one in measures if one.spec.averages_ties and one.spec.name != "f1"]  # f1 uses expected values
     middle = [one.mean for one in tie_orders.compute_expected_means(judged, closed, evidence.rules)]
     assert middle == pytest.approx([one_by_one.values[str(one)].mean() for one in closed])
 
@@ -154,7 +154,7 @@ def test_check_ties_difference_below_32_bit_is_reported():
     near = {f"q{i}": {"x": 1.0 + 1e-12, "a": 1.0} for i in range(3)}
     found = list(ties.check_ties(evidence_of({f"q{i}": {"a": 1} for i in range(3)}, near, ["mrr"])))
     width = only([one for one in found if one.check == "score width"])
-    assert (width.count, width.problem) == (3, False)  # the id of x is above that of a
+    assert (width.count, width.problem) == (3, False)  # ties are broken by descending id: x stays first
     near = {q: {"a": 1.0 + 1e-12, "x": 1.0} for q in near}
     found = list(ties.check_ties(evidence_of({q: {"a": 1} for q in near}, near, ["mrr"])))
     width = only([one for one in found if one.check == "score width"])
@@ -178,7 +178,7 @@ def test_check_ties_public_run_has_known_bounds(shared):
     assert not exact.problem
 
 
-# conventions
+# Conventions
 
 
 def test_check_conventions_merges_equal_rows_and_explains_refusals():
@@ -222,17 +222,17 @@ def test_restate_measure_changes_only_options_of_the_convention(name, source, ta
     assert str(comparability.restate_measure(measure, PRESETS[source], PRESETS[target])) == restated
 
 
-# expected numbers
+# Published scores
 
 
 def odd(seed=3):
-    """A run with everything in it on which tools differ."""
+    """Return judgments and a run with ties, own documents, missing queries and a query without relevant documents."""
     qrels, ranking = made(seed, queries=30, documents=300)
     ranking = {q: {d: round(s, 1) for d, s in docs.items()} for q, docs in ranking.items()}
     qrels = {q: {**grades, q: 0.0} for q, grades in qrels.items()}
     for i, (q, docs) in enumerate(ranking.items()):
         if i % 2:
-            docs[q] = 9.0  # the query itself
+            docs[q] = 9.0  # document with the id of the query
     del ranking["q7"], ranking["q8"]
     qrels["q9"] = dict.fromkeys(qrels["q9"], 0.0)
     return qrels, ranking
@@ -379,7 +379,7 @@ def test_check_published_scores_names_the_matching_run(shared):
     assert ranked.effect == "ndcg@10 0.7384 to 0.7439"
     assert "0.7384 of REP_LLAMA is as scored here" in counted.message
     assert "0.5058 of BM25 is as scored here" in other.message
-    assert none.problem  # it is of other judgments
+    assert none.problem  # computed with other judgments
 
 
 def test_check_published_scores_finds_rel_2_of_public_run(shared):
@@ -409,7 +409,7 @@ def test_published_score_reads_value_and_digits(text, value, digits):
     assert (claim.value, claim.digits) == (pytest.approx(value), digits)
 
 
-# ground truth and depth
+# Ground truth and depth
 
 
 def test_check_truncated_judgments_100_neighbours_limit_recall_to_a_tenth():
@@ -463,11 +463,11 @@ def test_check_depth_run_shallower_than_cutoff_is_a_problem():
     assert [row[2] for row in several.table.rows] == ["recall@20", "recall@20"]
     short = {q: dict(list(docs.items())[: 3 + i % 17]) for i, (q, docs) in enumerate(ranking.items())}
     found = only(judgment_coverage.check_depth(evidence_of(qrels, short, ["ndcg@10", "recall@100"])))
-    assert not found.problem  # the lists have ends of their own
+    assert not found.problem  # the number of results differs between queries
     assert "3 to 19 documents per query" in found.message
 
 
-# unjudged documents
+# Unjudged documents
 
 
 @settings(max_examples=60)
@@ -535,11 +535,11 @@ def test_check_unjudged_pool_bias_is_a_problem():
     assert "40.0% of its top 10 documents are unjudged, but 0% of known's" in found[-1].message
 
 
-# chance and the oracle
+# Chance level and oracle scores
 
 
 def over_all_orders(grades, documents, depth, names):
-    """The figures of every order of the documents, cut at a depth."""
+    """Return the scores of every order of the documents, cut at a depth."""
     return [
         list(evaluate({"q": grades}, {"q": {d: -float(i) for i, d in enumerate(order[:depth])}}, names).means.values())
         for order in itertools.permutations(documents)
@@ -608,7 +608,7 @@ def test_check_chance_level_separates_random_from_sound_runs():
         guessed = {q: {f"d{d}": -float(i) for i, d in enumerate(rng.permutation(200)[:50])} for q in qrels}
         found = only(chance_level.check_chance_level(evidence_of(qrels, guessed, ["ndcg@10"])))
         flagged += found.problem and "random documents" in found.message
-    assert flagged >= 24  # 28 or 29 are expected at a level of 0.05; fewer than 24 come once in a thousand times
+    assert flagged >= 24  # 28 or 29 are expected at a level of 0.05; fewer than 24 have a probability below 0.001
     for seed in range(10):
         qrels, ranking = made(seed, queries=25)
         assert not only(chance_level.check_chance_level(evidence_of(qrels, ranking, DEFAULT))).problem
@@ -636,11 +636,11 @@ def test_check_chance_level_rare_hits_are_above_chance():
     documents = [Document(str(i), "") for i in range(100_000)]
     evidence = evidence_of(qrels, hit, ["recall@10"], documents=documents)
     gap = np.array([1.0] * 2 + [0.0] * 98) - 1e-4
-    assert stats.ttest_1samp(gap, 0, alternative="greater").pvalue > 0.05  # the t-test would call it chance
+    assert stats.ttest_1samp(gap, 0, alternative="greater").pvalue > 0.05  # not significant by a t-test
     assert "drawn at random" not in only(chance_level.check_chance_level(evidence)).message
 
 
-# perfection
+# Perfect scores
 
 
 def test_check_perfect_scores_run_from_judgments_is_a_problem():
@@ -662,7 +662,7 @@ def test_check_perfect_scores_easy_queries_have_no_problem():
     ).problem
     easy = {q: {"a": 2.0, **{f"x{i}": -float(i) for i in range(20)}} for q in single}
     found = only(suspicious_scores.check_perfect_scores(evidence_of(single, easy, ["recall@100", "hit_rate@5"])))
-    assert not found.problem  # an easy question is answered by everybody
+    assert not found.problem  # perfect scores are plausible on easy queries
 
 
 def test_check_perfect_scores_constant_score_is_reported_unless_zero():
@@ -694,7 +694,7 @@ def test_check_identical_runs_finds_equal_runs_and_measures():
     assert (found.problem, found.message) == (False, "map and mrr are equal for every query")
 
 
-# queries that are missing, documents that come again
+# Missing queries and repeated documents
 
 
 @pytest.mark.parametrize("convention", ["default", "trec9"])
@@ -715,7 +715,7 @@ def test_check_missing_queries_counts_failed_but_not_empty():
         {"query": ["q0", "q1", "q2", "q3"], "repeat": [0, 0, 0, 0], "status": ["ok", "ok", "failed", "ok"]}
     )
     evidence.runs["run"] = Run(evidence.runs["run"].table, "run", timings)
-    assert evidence.scores("run").means["mrr"] == 0.5  # both were asked, so both stay in the mean
+    assert evidence.scores("run").means["mrr"] == 0.5  # q2 failed and q3 is empty, but both count in the mean
     found = only(suspicious_scores.check_missing_queries(evidence))
     assert (found.count, list(found.examples)) == (1, ["q2"])
     assert "0 missing, 1 failed" in found.message
@@ -735,7 +735,7 @@ def test_check_repeated_documents_scores_both_ways():
     assert found.table.rows == [["recall@4", 1.0, 2.0], ["map@4", 0.75, 2.0]]
 
 
-# repeats and numbers of queries
+# Repeats and number of queries
 
 
 def test_check_repeats_counts_changed_rankings_and_depth():
@@ -753,7 +753,7 @@ def test_check_repeats_counts_changed_rankings_and_depth():
 
 
 def asked(times, name="run"):
-    """A run that keeps its repeats, from a mapping for each time."""
+    """Run with one trial per mapping of `times`."""
     first, *others = (run_of(one, name).table for one in times)
     tables = [one.with_columns(pl.lit(time).alias("repeat")) for time, one in enumerate(others, 1)]
     return Run(first, name, repeats=pl.concat(tables))
@@ -778,7 +778,8 @@ def test_check_query_count_uses_mean_over_trials():
     def ranked(right):
         return {q: good if i in right else bad for i, q in enumerate(qrels)}
 
-    # The first time `lucky` is ahead, by 30 queries against 28; over three times it has 70 of 120, `steady` 84.
+    # In the first trial, `lucky` has mrr 1 on 30 queries and `steady` on 28. Over three trials, `lucky` has mrr 1 on 70
+    # of 120 queries and `steady` on 84.
     lucky = asked([ranked(range(30)), ranked(range(20)), ranked(range(20))], "lucky")
     steady = asked([ranked(range(12, 40)), ranked(range(12, 40)), ranked(range(12, 40))], "steady")
     found = audits.audit(qrels, {"lucky": lucky, "steady": steady}, measures=["mrr"], checks="enough")
@@ -801,7 +802,7 @@ def test_averages_query_unscored_in_one_trial_is_unscored():
     found = evidence.averages("run")
     assert found.values["mrr"].tolist() == pytest.approx([0.75, math.nan], nan_ok=True)
     assert list(found.unscored["mrr"]) == ["q2"]
-    assert found.means["mrr"] == pytest.approx((0.75 + 0.5) / 2)  # of the means of each time, as in a report
+    assert found.means["mrr"] == pytest.approx((0.75 + 0.5) / 2)  # mean over the means per trial, as in a report
 
 
 def test_check_repeats_reordered_ties_differ_only_if_ranked():
@@ -837,7 +838,7 @@ def test_check_query_count_reports_detectable_difference(shared):
 
 
 def pair_of_runs(n, better, worse):
-    """Two runs of n queries that have mrr 1 and 1/2, the other way round for `worse` of them, alike for the rest."""
+    """Two runs with mrr 1 and 1/2 on `better` queries, 1/2 and 1 on `worse` queries, and 1 on all others."""
     good, bad = {"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}
     qrels = {f"q{i}": {"a": 1} for i in range(n)}
     one = {f"q{i}": bad if better <= i < better + worse else good for i in range(n)}

@@ -1,4 +1,4 @@
-"""Equal scores in the audit: whatever a convention takes out or rounds, the bounds are those of all orders."""
+"""Tie check of the audit: bounds equal those over all orders, also if a convention drops documents or rounds scores."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def only(found):
 
 
 def orders_of(scores):
-    """Every ranking that the scores allow."""
+    """Yield every ranking that the scores allow."""
     levels = sorted(set(scores.values()), reverse=True)
     groups = [[doc for doc, score in scores.items() if score == level] for level in levels]
     for parts in itertools.product(*(itertools.permutations(group) for group in groups)):
@@ -146,7 +146,7 @@ def test_check_ties_rel_zero_omits_measure():
 
 
 def near(step):
-    """Answers that stand above another document, by a step."""
+    """Scores of four queries: `step` for the relevant document, and 1 for another one."""
     return {f"q{i}": {"a": step, "x": 1.0} for i in range(4)}
 
 
@@ -176,7 +176,7 @@ def test_check_ties_minimal_score_step_is_a_tie_unless_run_has_manifest():
     assert "the run folder preserves the order of return by minimal score steps" in found.message
     assert "(mrr 0.5000 to 1.0000, worst to best)" in found.message
     assert found.table.rows == [["mrr", 0.5, 0.75, 1.0, 1.0]]
-    assert only(look(QRELS, made, "trec9")).problem  # ids decide there, and not the system
+    assert only(look(QRELS, made, "trec9")).problem  # trec9 orders ties by id, not by order of return
 
 
 def test_check_ties_run_folder_reports_ties_of_the_system(tmp_path):

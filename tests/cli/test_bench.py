@@ -1,4 +1,4 @@
-"""`ragauge bench` and `ragauge report` of what it left, as a person and as a script use them."""
+"""`ragauge bench`, and `ragauge report` of a stored benchmark: tables, files, reuse, failures and progress."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def ragauge(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """What `bench` leaves of a sweep made by hand, without the page."""
+    """Folder of a constructed benchmark as `bench` writes it, without the HTML page."""
     place = tmp_path / "bench" / "toy"
     place.mkdir(parents=True)
     write_record(whole(), place / "sweep.json")
@@ -71,7 +71,7 @@ def test_bench_prints_results_and_writes_folder(ragauge, tmp_path):
     )
     before, load = done.stdout.split("\nLoad\n")
     assert "Speed at the same recall" in before
-    assert "null" not in before + load.partition("\n\n")[2]  # neither ranked nor in the summary
+    assert "null" not in before + load.partition("\n\n")[2]  # the null store is neither ranked nor in the summary
     assert "latency includes the overhead of the harness" in done.stderr
     place = tmp_path / "bench" / "clustered"
     data = json.loads((place / "sweep.json").read_text(encoding="utf-8"))
@@ -89,7 +89,7 @@ def test_bench_stalling_null_store_is_measured_under_load(ragauge):
     text = " ".join(done.stdout.split())
     assert "null is the harness itself, configured to stall for 50 ms once in 20 queries." in text
     rows = done.stdout.partition("\nLoad\n")[2].partition("\n\n")[0].splitlines()[1:]
-    assert len(rows) == 3  # a closed loop, the rate, and the share as a rate
+    assert len(rows) == 3  # closed loop, 100 queries/s, and 50% as a rate
     assert "closed loop" in rows[0]
     assert " 100 " in rows[1]
 
@@ -166,7 +166,7 @@ def test_report_writes_benchmark_in_every_format(ragauge, folder, tmp_path):
     ragauge("report", "bench/toy", "-o", "again.csv", "-o", "again.md", "-o", "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["data"] == "toy"
     ragauge("report", "bench/toy", "-o", "theirs.json", "--format", "ragdbeval")
-    shown = ragauge("report", "theirs.json")  # as results of another system
+    shown = ragauge("report", "theirs.json")  # shown as results of another system
     assert "hnswlib:m=16,ef_construction=200,ef_search=40" in shown.stdout
     assert "this file is read" in ragauge("report", "bench/toy", "-o", "bench/toy/sweep.json", code=2).stderr
     assert "unknown output format `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr

@@ -1,4 +1,4 @@
-"""`ragauge calibrate`: what stands on standard output, what is said beside it, and what is refused."""
+"""`ragauge calibrate`: standard output, notes, files, and invalid input."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_calibrate_writes_files_and_charts(labelled, tmp_path):
 
 
 def test_calibrate_output_fits_80_columns(labelled, tmp_path):
-    """A pseudo-terminal, as people have it."""
+    """The command runs in a pseudo-terminal."""
     if sys.platform == "win32":
         pytest.skip("there is no pseudo-terminal")
     import pty

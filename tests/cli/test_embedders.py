@@ -1,4 +1,4 @@
-"""`ragauge embedders` as a user has it: tables, files, mistakes, and a process that is killed."""
+"""`ragauge embedders`: tables, files, invalid input, failing embedders, and resuming after a kill."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LARGE = "words(dimensions=256)"
 
 @pytest.fixture
 def ragauge(tmp_path):
-    """The command in a process of its own."""
+    """Run the command in a separate process."""
     return command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "cache"))
 
 
 @pytest.fixture
 def called(tmp_path, monkeypatch):
-    """The command in this process, which has loaded everything already."""
+    """Run the command in this process, where the libraries are already imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "cache"))
 

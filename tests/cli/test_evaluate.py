@@ -1,4 +1,4 @@
-"""The command line, as a person and as a script use it."""
+"""`ragauge evaluate`, `convert`, `validate` and `measures`: output, notes, formats, errors and exit codes."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_evaluate_writes_every_format_and_reads_its_json_again(ragauge, tmp_path
 
 
 def test_evaluate_table_output_imports_no_page_modules(ragauge, tmp_path):
-    ragauge("--version")  # the fixture has written the files
+    ragauge("--version")  # the fixture writes the input files
     code = (
         "import sys; from ragauge.cli.app import load_command\n"
         "load_command('evaluate').main(['qrels.txt', 'first.run'], standalone_mode=False)\n"
@@ -230,7 +230,7 @@ def test_validate_unreadable_file_is_reported_and_others_are_read(ragauge, tmp_p
 
 
 def test_validate_cacm_counts_orphan_ids(shared, tmp_path):
-    """CACM's raw judgments write 55 ids without the zeros that its documents have; the same is done to them here."""
+    """CACM's raw judgments have 55 ids without the leading zero of its document ids; the test removes it again."""
     from ragauge.evaluation import validation
 
     folder = shared("cacm/beir")

@@ -1,4 +1,4 @@
-"""The top-level handler: exit codes and messages of everything that ragauge does not raise itself."""
+"""Top-level error handler: exit codes and messages for unexpected errors, interrupts and unusable streams."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ PROGRAM = [sys.executable, "-c", "from ragauge.cli import main; main()"]
 
 
 def in_shell(line: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of a shell in which `$RAGAUGE` is the program."""
+    """Run a shell line in which `$RAGAUGE` stands for the ragauge command."""
     env = {**os.environ, "RAGAUGE": f"{sys.executable} -c 'from ragauge.cli import main; main()'", **environment}
     line = line.replace("$RAGAUGE", env["RAGAUGE"])
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=cwd, check=False, env=env)
 
 
 def raised(error: BaseException) -> BaseException:
-    """Give an exception a traceback."""
+    """Return the exception with a traceback."""
     try:
         raise error
     except BaseException as caught:
@@ -106,7 +106,7 @@ def test_pass_exceptions_no_exception_exits_with_1(error, capsys, tmp_path, monk
         raise error
 
     app.command()(pass_exceptions(fail))
-    with pytest.raises(Exception) as caught:  # noqa: PT011 - that nothing exits by itself is the point
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - any exception, but not SystemExit
         app([], standalone_mode=True)
     assert end_command(caught.value, debug=False) == 70
     assert "report saved to" in capsys.readouterr().err
@@ -123,7 +123,7 @@ def test_cli_closed_standard_output_is_accepted(tmp_path):
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
     done = in_shell("$RAGAUGE convert qrels.txt out.csv --kind qrels >&- 2>&- <&-", tmp_path)
-    assert done.returncode in (0, 2)  # what matters is that nothing is written into the file by a stream
+    assert done.returncode in (0, 2)  # either code, but no stream output may end up in the file
     if done.returncode == 0:
         assert (tmp_path / "out.csv").read_text().startswith("query_id,doc_id,relevance")
 
@@ -155,7 +155,7 @@ def test_cli_deleted_working_folder_prints_one_line_error(tmp_path):
 @pytest.mark.parametrize("after", [0.05, 0.1, 0.15, 0.2, 0.3, 0.4])
 def test_cli_early_interrupt_exits_with_130(after, tmp_path):
     (tmp_path / "qrels.txt").write_text("q1 0 a 1\n")
-    # Python itself must have started: an interrupt before that cannot be caught by any program.
+    # Wait until Python has started: a program cannot catch an earlier interrupt.
     code = "import os; os.write(1, b'.'); from ragauge.cli import main; main()"
     process = subprocess.Popen(
         [sys.executable, "-c", code, "evaluate", "qrels.txt", "-"],

@@ -1,4 +1,4 @@
-"""`ragauge graph` as a user has it."""
+"""`ragauge graph`: tables, files, invalid input, and its section in `ragauge report`."""
 
 from __future__ import annotations
 

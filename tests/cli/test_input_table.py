@@ -1,6 +1,6 @@
-"""Every kind of input in every command: accepted, or refused with one sentence and an exit code.
+"""Every kind of input in every command: accepted, or rejected with a one-sentence error and an exit code.
 
-The table states what each command accepts. A change of it is deliberate: change it with the code.
+The table states what each command accepts. Change it only together with the code.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ REFUSAL_CODES = {"validate": 1}
 OTHER_CODES = {
     ("gate", "judged"): 1,  # Accepted, but without the measure of the rule.
     ("gate", "swarm.csv"): 1,
-    ("novelty KNOWN", "vectors.npy"): 4,  # Accepted, but of another embedder.
+    ("novelty KNOWN", "vectors.npy"): 4,  # Accepted, but computed with another embedder.
 }
 
 

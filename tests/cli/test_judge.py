@@ -1,4 +1,4 @@
-"""`ragauge judge` as a user has it: from samples to a folder, and what gate, compare and report make of that."""
+"""`ragauge judge`: output, folders, limits and errors, and gate, compare and report of the folders it writes."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def ran(folder, *arguments, **more):
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory):
-    """A folder in which three samples were judged by words."""
+    """Folder with three samples that the lexical judge has judged."""
     place = tmp_path_factory.mktemp("judge")
     (place / "toy.jsonl").write_text("".join(json.dumps(one) + "\n" for one in SAMPLES), encoding="utf-8")
     done = ran(place, "judge", "toy.jsonl")
@@ -364,7 +364,7 @@ def test_read_judged_folder_reads_folder_of_judge(place):
 
 
 def asked(place, server, *more, out):
-    """A model behind a real server judges, with a key that nobody else may see."""
+    """Judge with a chat model behind a real server, with the secret API key `sk-secret`."""
     who = f"openai:m@{server.url}"
     return ran(
         place, "judge", "toy.jsonl", "-c", who, "-m", "faithfulness", "--retries", "0", "-o", out, *more,

@@ -1,4 +1,4 @@
-"""An option that has no effect is refused, by every command, before any work."""
+"""Options without effect: every command rejects them before any work."""
 
 from __future__ import annotations
 

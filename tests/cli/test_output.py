@@ -1,4 +1,4 @@
-"""Output of results: data and tables need no library for charts."""
+"""Output of commands: data and tables do not need the chart library, and tables have JSON and CSV forms."""
 
 from __future__ import annotations
 

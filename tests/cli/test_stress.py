@@ -1,4 +1,4 @@
-"""`ragauge stress`: what is on standard output, what is on standard error, and the exit codes."""
+"""`ragauge stress`: standard output, standard error, exit codes, and interrupts."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_stress_sound_store_exits_with_0_and_prints_csv(place):
             ["--store", "memory", "--corpus", "corpus.jsonl", "--kills", "-1"],
             "--kills must be at least 0, got -1",
         ),
-        # The option is refused before documents are read: the file does not exist.
+        # The option is rejected before the documents are read: the file does not exist.
         (["--store", "memory(a=1)", "--corpus", "korpus.jsonl"], "the document store memory has no option 'a'"),
     ],
 )
@@ -177,7 +177,7 @@ def test_stress_interrupted_removes_processes_and_folders(place, sent, code):
 
 
 def test_stress_interrupted_while_reading_names_the_step(place):
-    os.mkfifo(place / "bundle.json")  # nobody writes to it: it is read for ever
+    os.mkfifo(place / "bundle.json")  # nothing is written to the pipe, so reading it blocks
     command = [sys.executable, "-m", "ragauge", "stress", "--store", "memory", "--corpus", "bundle.json", *USUAL]
     with subprocess.Popen(command, cwd=place, env=environment(place), stderr=subprocess.PIPE) as process:
         assert process.stderr is not None

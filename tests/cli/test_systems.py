@@ -1,4 +1,4 @@
-"""`ragauge systems`: what it shows as an option can be given as one."""
+"""`ragauge systems`: lists systems with options that `run` accepts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_systems_graph_retriever_options_can_be_used_in_run(family, name):
     options = told(name)[family, name]
     assert options.startswith(f"embedder=wordllama, graph={'+'.join(DEFAULT_GRAPH)}, ")
     assert "terrain" not in options
-    # With its defaults written out it can be built; what has no default is left out.
+    # Build the system with all defaults written out; options without a default are omitted.
     written = f"{name}({', '.join(one for one in options.split(', ') if '=' in one)})".replace("wordllama", "words")
     system = written if family == "retrievers" else f"pipeline(of=bm25, reranker={written})"
     documents = [Document(one, f"text {one}", "", {"links": ["a"]}) for one in "abc"]

@@ -1,4 +1,4 @@
-"""Charts: what stands in them are the figures, whatever systems are called and however many there are."""
+"""Charts: plotted values, captions, contrast and files, for any number of systems with any names."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def entry(name, value, times, **means) -> SystemSummary:
 
 
 def small(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
-    """Three systems, four queries: the first is fast, the second good, the third is beaten in both by the second."""
+    """Build an overview: the first system is fast, the second good, the third worse and slower than the second."""
     values, times = (0.5, 0.65, 0.6), ((1.0, 1.0, 2.0, 2.0), (4.0, 4.0, 8.0, 8.0), (100.0, 100.0, 300.0, 300.0))
     errors = {"err@10": Mean(0.25, 4), "diversity@20": Mean(7.5, 4, 7.0, 8.0)}
     entries = {name: entry(name, v, t, **errors) for name, v, t in zip(names, values, times, strict=True)}
@@ -141,7 +141,7 @@ def many(names, n=40) -> Overview:
 
 
 def rows_with(panel, *fields):
-    """The rows of the layer of a panel that has these fields."""
+    """Return the rows of the first layer of a panel that has these fields."""
     found = [layer["data"]["values"] for layer in panel.spec["layer"] if "data" in layer]
     found += [panel.spec["data"]["values"]] if "data" in panel.spec else []
     return next(rows for rows in found if rows and set(fields) <= set(rows[0]))
@@ -151,11 +151,12 @@ def texts(svg: str) -> list[str]:
     return [node.text or "" for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
-# What stands in them
+# Plotted values
 
 
 def test_draw_charts_complete_overview_draws_all_charts(drawings):
-    assert list(drawings) == [name for name in CHART_DEFINITIONS if name != "panels"]  # which has measures of its own
+    # The panels chart needs other measures.
+    assert list(drawings) == [name for name in CHART_DEFINITIONS if name != "panels"]
     for drawing in drawings.values():
         assert drawing.title
         assert drawing.caption.endswith(".")
@@ -476,7 +477,7 @@ def test_trend_chart_systems_of_one_run_share_step():
     assert {row["run"] for row in rows_with(build_trend_chart(History(points))["trend"].panels[0], "run")} == {0}
 
 
-# What is not known is not drawn
+# Missing values
 
 
 def test_draw_charts_means_only_draws_measures_chart():
@@ -485,7 +486,7 @@ def test_draw_charts_means_only_draws_measures_chart():
     assert list(draw_charts(Overview("means", entries, overview.measures))) == ["measures"]
 
 
-# Captions speak of what is there
+# Captions
 
 
 def test_captions_name_intervals_stars_and_baseline(drawings):
@@ -559,7 +560,7 @@ def test_charts_missing_library_raises_missing_extra(library, monkeypatch, drawi
         draw_charts(small()) if library == "altair" else render_svg(chart_specification(drawings["wins"]))
 
 
-# Names are data
+# Escaping of names
 
 
 @pytest.mark.parametrize("overview", [small(("bm25", ODD[1], ODD[3])), many(["bm25", *ODD])], ids=["few", "many"])
@@ -600,11 +601,11 @@ def test_chart_specifications_are_json_without_nan_or_urls(drawings):
             assert spec["$schema"].startswith("https://vega.github.io/schema/vega-lite/v6")
 
 
-# How they look
+# Colours and labels
 
 
 def luminance(colour: str) -> float:
-    """Of WCAG 2: relative luminance of sRGB."""
+    """Compute the relative luminance of an sRGB colour as in WCAG 2."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
@@ -638,10 +639,11 @@ def test_chart_text_uses_text_colour_with_sufficient_contrast(overview):
         for layer in panel.spec["layer"]
         if layer["mark"]["type"] == "text"
     }
-    assert styles == {("words", None, False), ("halo", None, False), (None, "#ffffff", False)}  # white on won and lost
+    # White text is on the coloured bars of the wins chart.
+    assert styles == {("words", None, False), ("halo", None, False), (None, "#ffffff", False)}
     style = (files("ragauge.output") / "templates" / "page.css").read_text()
     inks, papers = (re.findall(rf"{name}: (#[0-9a-f]{{6}})", style) for name in ("--ink", "--paper"))
-    assert len(set(papers)) == 2  # light and dark
+    assert len(set(papers)) == 2  # light and dark mode
     assert all(contrast(ink, paper) >= 4.5 for ink, paper in zip(inks, papers, strict=False))
     config = chart_specification(drawings["curves"])["config"]
     assert contrast(config["style"]["words"]["color"], config["background"]) >= 4.5

@@ -1,4 +1,4 @@
-"""The verb `compare`: what it tells, what it refuses, from Python and from the command line."""
+"""The function and command `compare`: results, rejected input and output formats."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QRELS = {f"q{i:02}": {"a": 2, **{f"r{j}": 1 for j in range(i % 9)}} for i in ran
 
 
 def made(seed, good):
-    """A run that finds what is relevant with some chance, among other documents."""
+    """Build a run with random scores; relevant documents score higher by `good`, and 20 others per query do not."""
     rng = random.Random(seed)
     return {
         query: {doc: rng.random() + (good if doc in docs else 0) for doc in [*docs, *(f"x{i}" for i in range(20))]}
@@ -58,7 +58,7 @@ def files(tmp_path):
     return tmp_path
 
 
-# what it tells ------------------------------------------------------------------------------------------------------
+# Results ------------------------------------------------------------------------------------------------------------
 
 
 def difference_tables(found):
@@ -243,7 +243,7 @@ def test_changed_queries_keep_ids_and_differences_on_narrow_terminal():
     assert set(kept.texts) == {one.query for row in kept.rows for one in row.moved}
 
 
-# what it refuses ----------------------------------------------------------------------------------------------------
+# Rejected and unusual input -----------------------------------------------------------------------------------------
 
 
 def test_compare_missing_queries_raises_ignores_or_counts_by_option():
@@ -402,7 +402,7 @@ def test_means_table_more_than_26_systems_uses_numbers():
     assert table.texts()[12][1].endswith("(1 2 3 4 5 6 7 8 9 10 11 12)")
 
 
-# the command line ---------------------------------------------------------------------------------------------------
+# Command line -------------------------------------------------------------------------------------------------------
 
 
 def test_compare_command_json_has_documented_keys(files):
@@ -556,7 +556,7 @@ def test_compare_command_empty_result_is_not_missing_query(tmp_path):
 
 
 def test_compare_trec_dl_matches_published_difference(shared):
-    """The difference of published figures, to the digits that are published (nDCG@10, TREC DL 2019)."""
+    """Compare with the published nDCG@10 scores of TREC DL 2019, to their four decimals."""
     folder = shared("trec_dl_runs")
     runs = {name: str(folder / "runs" / f"dl19.{name}.txt.gz") for name in ("BM25", "SPLADE_P_P_ENSEMBLE_DISTIL")}
     scores = ragauge.evaluate(str(folder / "qrels" / "qrels.dl19-passage.txt"), runs, ["ndcg@10"])

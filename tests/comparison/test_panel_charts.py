@@ -1,4 +1,4 @@
-"""The six panels: drawn where their measures are, whatever systems are called, and with the figures of the overview."""
+"""The six-panel chart: drawn if its measures are available, with the values of the overview and any system names."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def speed(p50, p95):
 
 
 def made(names=("walks", "swarm", "dense"), measures=MEASURES, baseline="walks", **more):
-    """The i-th system has 0.1 i more than the first by each measure, and takes ten times as long as the one before."""
+    """Build an overview; system i exceeds the first by 0.1 i on each measure and has 10 times the previous latency."""
     entries = {
         name: SystemSummary(
             name,
@@ -185,7 +185,7 @@ def test_panels_chart_eight_long_names_fit_png_size():
 
 
 def expressions(value, key=""):
-    """Whatever Vega takes for code."""
+    """Yield the strings that Vega evaluates as code."""
     if isinstance(value, dict):
         for name, one in value.items():
             yield from expressions(one, name)

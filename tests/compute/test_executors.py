@@ -1,4 +1,4 @@
-"""Work in parts: on threads, processes and a real cluster, with workers that are killed on the way."""
+"""Executors: ordered results from threads, processes and a Dask cluster, also if workers are killed."""
 
 from __future__ import annotations
 
@@ -222,9 +222,9 @@ def test_dask_cluster_interrupt_prints_one_traceback(tmp_path):
         stderr=subprocess.PIPE,
     )
     assert process.stdout is not None
-    assert process.stdout.readline() == "45.0\n"  # the first result: the others are at work
+    assert process.stdout.readline() == "45.0\n"  # the first result; the workers still compute the others
     os.killpg(process.pid, signal.SIGINT)
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
-    assert said.count("Traceback") == 1  # that of the script
+    assert said.count("Traceback") == 1  # the traceback of the script; the workers print none
     assert said.rstrip().endswith("KeyboardInterrupt")

@@ -1,4 +1,4 @@
-"""Thread limits of timed work, and the marks of unreliable times in `run` and `embedders`."""
+"""Thread limits of timed work, and marks of unreliable times in the results of `run` and `embedders`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Counting:
 
 @pytest.fixture
 def two_threads():
-    """Give numeric libraries two threads, as on any machine with two cores."""
+    """Allow numeric libraries two threads, as on a machine with two cores."""
     with threadpool_limits(limits=2):
         yield
 
@@ -87,7 +87,7 @@ def test_run_limits_threads_of_timed_queries(workers, two_threads):
     system = Counting()
     found = ragauge.run(DATA, {"mine": system}, workers=workers, k=3)
     assert len(system.single) > len(DATA.queries)
-    assert set(system.single[:-1]) == {1}  # the last call asks for evidence, after the timed queries
+    assert set(system.single[:-1]) == {1}
     about = found.runs["mine"].manifest
     assert about["threads"]["per_worker"] == 1
     assert about["threads"]["libraries"]

@@ -1,4 +1,4 @@
-"""Worker processes: results and errors by class, crashes, time limits, groups with a common start, services."""
+"""Worker processes: typed results and errors, crashes, time limits, groups with a common start, and services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a spreadsheet or a terminal would run is neutralised; ids with quotes and formulas come back as they were."""
+"""Hostile ids and cells: formulas and terminal escapes are neutralised, ids round-trip, and errors stay short."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_cli_evaluate_terminal_output_escapes_ids(form, tmp_path):
     assert b"\xc2\x9b" not in told
     piped = command_in(tmp_path)("evaluate", "qrels.txt", "a.run", "-m", "map", "-q", form).stdout
     if form != "--json":
-        assert "\x1b]0;title\x07\x9b31m" in piped  # a file gets the ids as they are
+        assert "\x1b]0;title\x07\x9b31m" in piped  # a pipe gets the unchanged ids
 
 
 IDS = ['q"1"', '"q2"', "it's", '""', 'a"b', "d,4", "=1", "-x"]

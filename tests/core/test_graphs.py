@@ -1,4 +1,4 @@
-"""Graphs of documents: against networkx and by hand; and the terrain that walkers stand on."""
+"""Graphs of documents and linked corpora: agreement with networkx, fingerprints, similarities and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ragauge.systems.graph_links import NeighbourLinks
 
 
 class Plane:
-    """Texts that are points: "1 0" is the vector (1, 0)."""
+    """Embedder of texts that are coordinates: "1 0" becomes the vector (1, 0)."""
 
     name = "plane"
 
@@ -28,7 +28,7 @@ class Plane:
 
 
 class Given:
-    """Links that are told."""
+    """Linker that returns the given links."""
 
     def __init__(self, *rows, name="given"):
         self.name = name
@@ -48,7 +48,7 @@ def links(rows, skipped=None):
     return LinkArrays(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights), skipped or {})
 
 
-# graphs -----------------------------------------------------------------------------------------------------------
+# Graphs -----------------------------------------------------------------------------------------------------------
 
 node = st.integers(0, 7)
 row = st.tuples(node, node, st.integers(1, 8).map(lambda n: n / 4))
@@ -56,7 +56,7 @@ kinds = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.lists(row, max_size
 
 
 def expected(by_kind) -> nx.Graph:
-    """The same by dictionaries: the heaviest of a pair within a kind, the sum over kinds."""
+    """Build the expected graph: the weight of a pair is its heaviest link per kind, summed over the kinds."""
     made = nx.Graph()
     made.add_nodes_from(f"d{number}" for number in range(8))
     for rows in by_kind.values():
@@ -139,7 +139,7 @@ def test_graph_of_invalid_links_raises(given, message):
 
 
 def test_graph_of_int32_links_does_not_overflow():
-    """100,000² is more than 32 bits hold."""
+    """The number of node pairs, 100,000², exceeds 32 bits."""
     small = LinkArrays(np.array([99_999, 70_000], np.int32), np.array([99_998, 3], np.int32), np.array([1.0, 2.0]))
     graph = Graph.of([str(number) for number in range(100_000)], {"x": small})
     ends = graph.ends.tolist()
@@ -163,7 +163,7 @@ def test_graph_to_networkx_missing_library_raises(monkeypatch):
         Graph.of(["a"], {}).to_networkx()
 
 
-# terrain ----------------------------------------------------------------------------------------------------------
+# Linked corpora ---------------------------------------------------------------------------------------------------
 
 
 def test_linked_corpus_similarities_are_cosines():

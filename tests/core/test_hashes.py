@@ -1,4 +1,4 @@
-"""Hashes: independent of what does not matter, and stable where they are stored."""
+"""Hashes: which changes of the content matter, and equality with hashes stored by earlier versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every error of a missing library names an extra that exists, by one mechanism."""
+"""Errors about missing libraries: each names a declared extra, and one module writes the install command."""
 
 from __future__ import annotations
 

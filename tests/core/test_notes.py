@@ -1,4 +1,4 @@
-"""Notes: sentences that know which system they are about."""
+"""Notes: sentences with the name of the system that they describe, and merging of equal notes."""
 
 from __future__ import annotations
 

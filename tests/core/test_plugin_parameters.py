@@ -1,4 +1,4 @@
-"""Parameters of plug-ins: settings dataclasses and typed keywords are options, annotated parts are supplied."""
+"""Parameters of plug-ins: settings dataclasses and typed keywords become options, and annotated parts are supplied."""
 
 from __future__ import annotations
 

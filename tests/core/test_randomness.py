@@ -1,4 +1,4 @@
-"""Trials: what a system draws hangs on its seed, the query and the number of the trial, however it is asked."""
+"""Trials: random draws of a system depend only on its seed, the query and the trial number, not on the execution."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ TRIALS, K = 3, 5
 
 
 def expected(text, number, seed=7):
-    """The permutation that a trial draws, from the definition and nothing of ours."""
+    """Return the permutation that a trial draws, computed from the definition without ragauge."""
     digest = hashlib.blake2b(f"{seed}\n{number}\n{text}".encode(), digest_size=16).digest()
     return [IDS[i] for i in np.random.default_rng(int.from_bytes(digest, "big")).permutation(len(IDS))]
 
 
 def drawn(query, k):
-    """A system without any state: a permutation of the documents."""
+    """Return a random permutation of the documents; a system without state."""
     rows = query_rng(7, query).permutation(len(IDS))[:k].tolist()
     return [Hit(IDS[i], 1.0 - at / 100, DOCUMENTS[i].text, DOCUMENTS[i].metadata) for at, i in enumerate(rows)]
 
@@ -80,7 +80,7 @@ def hanging_first():
 
 
 def rankings(found, name="mine"):
-    """`{(query, trial): documents}` of a run, as it is kept."""
+    """Return `{(query, trial): documents}` of a stored run."""
     answers = folder.find_successful_results(found.runs[name])
     return {(one.query, one.repeat): one.docs for one in answers}
 
@@ -177,7 +177,7 @@ def test_run_resumes_trials_identically_after_kill_9(tmp_path):
 
 
 def reversed_by_chance(query, hits):
-    """A reranker that draws, too."""
+    """Rerank the hits: reverse them with a probability of 1/2, a random draw per query and trial."""
     return list(reversed(hits)) if query_rng(3, query).random() < 0.5 else list(hits)
 
 
@@ -195,13 +195,13 @@ def test_composite_system_parts_share_trial(system, workers):
         "hybrid": Spec("hybrid", {"of": [system, drawn], "depth": K}),
     }
     found = run(DATA, named, k=K, repeats=TRIALS, workers=workers, measures=["mrr"])
-    assert rankings(found, "hybrid") == ORACLE  # of two that agree
+    assert rankings(found, "hybrid") == ORACLE  # fuses two equal rankings
     for (query, number), docs in rankings(found, "pipeline").items():
         first = ORACLE[query, number]
         assert docs == (first[::-1] if turned(QUERIES[query], number) else first)
     even = {document.id for document in DOCUMENTS if document.metadata["even"]}
     for (query, number), docs in rankings(found, "filtered").items():
-        # It asks deeper and deeper, and each time finds the same order.
+        # The system searches at increasing depths, and gets the same order at each depth.
         assert docs == [one for one in expected(QUERIES[query], number) if one in even][:K]
 
 
@@ -211,7 +211,7 @@ def test_single_evaluation_uses_first_trial():
     (told,) = asyncio.run(RAGEvaluator().evaluate_k_range(pairs, [1], drawn))
     assert told["metrics"]["hit_rate"] == 1.0
     shadow = SnapshotRunner(lambda documents: drawn, QUERIES, DATA.judgments)
-    for _ in range(2):  # so two snapshots are compared by the same draws
+    for _ in range(2):  # equal draws make snapshots comparable
         assert shadow.answers(DOCUMENTS, K, "one").rankings == {q: tuple(docs[:K]) for q, docs in first.items()}
 
 

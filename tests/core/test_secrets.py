@@ -1,4 +1,4 @@
-"""Redaction: no secret of the user appears on the terminal or in a file, regardless of how a service repeats it."""
+"""Redaction: no secret of the user appears on the terminal or in a file, in any encoding that a service uses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN = "tok/en+4711 very=secret"
 
 
 def every_form(secret: str) -> list[str]:
-    """Return a secret as services repeat it."""
+    """Return a secret in every encoding in which services repeat it."""
     data = secret.encode()
     return [
         secret,
@@ -45,12 +45,12 @@ def every_form(secret: str) -> list[str]:
 
 
 def core(secret: str) -> list[str]:
-    """Return forms of a secret that must not be found in a file."""
+    """Return the forms of a secret that no file may contain."""
     return [secret, base64.b64encode(secret.encode()).decode()[: len(secret)], quote(secret, safe="")]
 
 
 def files_with(folder: Path, secret: str) -> list[str]:
-    """Return the files in which a secret is found; tables and databases are opened."""
+    """Return the names of the files that contain a secret, including the cells of tables and databases."""
     found = []
     for file in sorted(one for one in folder.rglob("*") if one.is_file()):
         text = file.read_bytes().decode("utf-8", "replace")
@@ -133,7 +133,7 @@ def test_parse_registers_secrets_of_options():
     assert redact("pass-word-1, pass-word-2, pass-word-3") == "[redacted], [redacted], [redacted]"
 
 
-# Commands against services that repeat what they are sent.
+# Services that repeat the secrets they receive
 
 
 @pytest.fixture
@@ -148,7 +148,7 @@ def dataset(tmp_path):
 
 
 def echoing(body, headers):
-    """Refuse one query and answer the other; repeat the token in every way in both."""
+    """Refuse one query and answer the other; both replies contain the token in every encoding."""
     sent = headers["Authorization"].split(" ", 1)[1]
     token = base64.b64decode(sent).decode().partition(":")[2] if "Basic" in headers["Authorization"] else sent
     if body["query"] == "one":

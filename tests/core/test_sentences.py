@@ -1,4 +1,4 @@
-"""Where sentences end, and that nothing gets lost between them."""
+"""Splitting of text into sentences: boundaries, list items and wrapped lines, and no loss of text."""
 
 from __future__ import annotations
 

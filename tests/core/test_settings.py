@@ -1,4 +1,4 @@
-"""Settings: bounds and choices that annotations declare, and their messages."""
+"""Settings: bounds and choices declared by annotations, and their error messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ragauge.core.settings import (
 
 @dataclass(frozen=True)
 class ExampleSettings:
-    """Settings with every kind of annotation that is checked."""
+    """Settings with every supported kind of annotation."""
 
     k: Annotated[int, AtLeast(1), AtMost(1000)] = 10
     seed: Annotated[int, AtLeast(0)] = 0

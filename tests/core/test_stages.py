@@ -1,4 +1,4 @@
-"""Stages: inner ones count for themselves, concurrent queries do not mix, nobody has to look on."""
+"""Timing of stages: nested stages are counted once, concurrent queries are separate, and a timer is optional."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ragauge.core.stages import StageTimer, stage
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """Clock that advances only when it is called."""
 
     def __init__(self, monkeypatch):
         self.now = 0

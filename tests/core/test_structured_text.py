@@ -1,4 +1,4 @@
-"""The parsers of JSON and TOML: limits, places, and that no error of Python's own comes out of a reader."""
+"""Parsing of JSON and TOML: limits, locations in messages, and one type of error for any invalid text."""
 
 from __future__ import annotations
 

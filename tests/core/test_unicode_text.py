@@ -1,4 +1,4 @@
-"""Unpaired surrogates: replaced in texts and counted, refused in ids with the line."""
+"""Unpaired surrogates: replaced in texts with a warning, and refused in ids with the line number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ragauge.files.source import InputFile
 
 @pytest.fixture
 def collection(tmp_path):
-    """Write a collection of which two texts have an unpaired surrogate; a pair is a character."""
+    """Write a dataset in which a document and a query contain an unpaired surrogate; a valid pair is a character."""
     (tmp_path / "kb" / "qrels").mkdir(parents=True)
     rows = [{"_id": "d1", "text": "some \ud800 words"}, {"_id": "d2", "text": "other \U0001f600 words"}]
     rows += [{"_id": f"d{i}", "text": f"filler {i}"} for i in range(3, 9)]
@@ -54,7 +54,7 @@ def test_load_replaces_lone_surrogates_and_warns(collection):
 def test_cli_warns_about_replaced_surrogates(command, collection):
     (collection / "kb.run").write_text("q1 Q0 d1 1 1 a\n")
     done = command_in(collection)(*command.split())
-    if not command.startswith("evaluate"):  # which reads no text
+    if not command.startswith("evaluate"):  # `evaluate` reads no text
         assert "unpaired surrogates, replaced by U+FFFD" in done.stderr
     assert "Error" not in done.stderr
 

@@ -1,4 +1,4 @@
-"""Datasets: the one that ships is sound, folders are read, made ones leak no label."""
+"""Datasets: the built-in dataset is valid, folders are read, and synthetic datasets leak no labels."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def test_make_synthetic_equal_seeds_return_equal_datasets(kind):
 
 @pytest.mark.parametrize("kind", [kind for kind in synthetic.SYNTHETIC_KINDS if kind != "leaky"])
 def test_make_synthetic_documents_have_no_leaking_field(kind):
-    """A ranking by id, place, length or chance does no better than chance at finding what will be asked for."""
+    """Ranking documents by position, length or a random number finds relevant ones no better than chance."""
     data = synthetic.make_synthetic(kind, documents=1000, queries=200, seed=3)
     right = {doc for grades in data.judgments.nested.values() for doc, grade in grades.items() if grade > 0}
     ids = [document.id for document in data.documents]
@@ -237,7 +237,7 @@ def test_make_synthetic_needles_queries_share_only_name_with_document():
     for query, text in data.queries.items():
         (doc,) = data.judgments.nested[query]
         shared = content_words(text) & content_words(data.texts[doc])
-        assert len(shared) == 1, (text, data.texts[doc])  # the name of the thing, and nothing else
+        assert len(shared) == 1, (text, data.texts[doc])  # only the name of the entity
         assert data.answers[query] in data.texts[doc]
 
 

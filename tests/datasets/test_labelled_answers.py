@@ -1,4 +1,4 @@
-"""Collections of judged answers: each in the form in which it is published, tiny and by hand, and the real ones."""
+"""Datasets of labelled answers: a constructed example of each published format, and the real datasets."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def test_labelled_dataset_defaults_to_human_labels_and_no_samples():
     assert list(LabelledDataset("mine").samples) == []
 
 
-# The real ones, as their notes count them.
+# Real datasets, with their published counts
 
 
 @pytest.mark.parametrize(

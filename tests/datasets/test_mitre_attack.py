@@ -1,4 +1,4 @@
-"""ATT&CK bundles: which objects become documents, what is asked, and what is said of a bundle that is broken."""
+"""ATT&CK bundles: documents and queries made from their objects, and errors for invalid bundles."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_load_stix_keeps_retired_objects_and_campaigns_on_request(bundle):
     texts = set(data.queries.values())
     assert "Which campaigns are attributed to the group Grey Fox?" in texts
     assert "Which campaigns use the technique Injection?" in texts
-    # Technique and retired mitigation share the number T1: ids of queries must not.
+    # The technique and the retired mitigation share the number T1, but their query ids must differ.
     assert f"technique-used-by-group:{WHOLE}" in data.queries
     assert len(data.queries) == len(set(data.queries)) == len(texts)
 
@@ -321,7 +321,7 @@ def test_load_stix_enterprise_bundle_has_expected_counts(shared):
     assert all(set(docs) <= findable for docs in data.judgments.nested.values())
     assert len(data.queries) == len(set(data.queries.values())) == 7109
     asked = Counter(tags["relation"] for tags in data.tags.values())
-    assert asked["technique subtechnique-of technique"] == 475  # as many as there are active sub-techniques
+    assert asked["technique subtechnique-of technique"] == 475  # the number of active sub-techniques
     assert asked["detection strategy detects technique"] == 691
     fox = data.judgments.nested["group-uses-technique:G0016"]
     assert data.queries["group-uses-technique:G0016"] == "Which techniques does the group APT29 use?"
@@ -338,7 +338,7 @@ def test_load_stix_origin_is_absolute_path(tmp_path, monkeypatch):
 
 
 def test_attack_versions_example_revoked_object_is_version_of_replacement(tmp_path):
-    """The example writes versions that `freshness` reads."""
+    """The script `examples/attack_versions.py` writes versions that `freshness` reads."""
     objects = [
         node("attack-pattern", "T1", "Old"),
         node("attack-pattern", "T2", "Newer"),

@@ -1,4 +1,4 @@
-"""Questions over two relations of ATT&CK: what composes is right, relations are links, a folder stands for a bundle."""
+"""Two-hop queries on ATT&CK: answers compose two relations, relations are links, and folders resolve to bundles."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_two_hop_paths_use_known_relations_and_types():
 
 
 def oracle(path):
-    """All active objects of a bundle and what relates them, read anew."""
+    """Return the active objects of a bundle and the graph of their relations, without `load_stix`."""
     objects = {one["id"]: one for one in json.loads(gzip.decompress(path.read_bytes()))["objects"]}
     active = {
         name: one for name, one in objects.items() if not one.get("revoked") and not one.get("x_mitre_deprecated")

@@ -1,4 +1,4 @@
-"""Texts that are nearly the same: what MinHash finds is what comparing every pair finds, whatever the texts are."""
+"""Near-duplicate texts: MinHash finds the texts that comparing every pair finds, and groups are stable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries written in another way: what each perturbation does, by hand and by property."""
+"""Query perturbations: expected texts of each kind, and properties of random texts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def one(text: str, how: str, **options) -> str:
 
 
 def edits(left: str, right: str) -> int:
-    """The least number of letters put in, left out or replaced, or neighbours swapped, between two words."""
+    """Return the edit distance of two words, with swaps of neighbouring letters (optimal string alignment)."""
     rows = {(i, 0): i for i in range(len(left) + 1)} | {(0, j): j for j in range(len(right) + 1)}
     for i in range(1, len(left) + 1):
         for j in range(1, len(right) + 1):
@@ -257,7 +257,7 @@ def test_perturb_draws_differ_by_seed_and_query():
 
 
 def test_perturb_is_equal_in_another_process():
-    """Hashes of strings differ from process to process; what is drawn must not."""
+    """String hashes differ between processes, but draws must not."""
     asked = "perturbed({'q': 'several words here'}, 'typos', rate=1)"
     code = f"from ragauge.datasets.perturbations import perturb as perturbed; print({asked})"
     told = {

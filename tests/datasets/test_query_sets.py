@@ -1,4 +1,4 @@
-"""Datasets without a corpus: pairs in Python, rig's JSONL, folders with queries and judgments alone."""
+"""Datasets without a corpus: pairs in Python, JSONL files of rig, and folders with only queries and judgments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The made knowledge graph: what its documents say gives its answers back, and nothing else does."""
+"""Synthetic knowledge graph: texts and links determine every answer, and no other property reveals it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOLD = [(relation, pattern(way)) for relation, about in GRAPH_RELATIONS.items() 
 
 
 def linked(data):
-    """The facts that stand in links, as (thing, relation, thing)."""
+    """Return the facts stored as links, as (entity, relation, entity)."""
     of = data.judgments.targets
     return {
         (of[one.id][0], relation, of[other][0])
@@ -44,7 +44,7 @@ def linked(data):
 
 
 def said(data):
-    """The facts that stand in texts, read back from their sentences."""
+    """Return the facts stated in texts, parsed from their sentences."""
     kind = {one.title: one.metadata["type"] for one in data.documents}
     facts = set()
     for one in data.documents:
@@ -62,7 +62,7 @@ def said(data):
 
 
 def read(question: str, names):
-    """The thing that a question names, and the path that it was written for."""
+    """Return the entity that a question names, and the path that the question follows."""
     for path in QUESTION_PATHS:
         for asked in path.questions:
             for known in ENTITY_MENTIONS:
@@ -94,9 +94,9 @@ def test_synthetic_graph_texts_and_links_determine_every_answer(data):
             here = set().union(*(ends[one, step] for one in here))
         right = {data.judgments.targets[doc][0] for doc in data.judgments.nested[query]}
         assert right == here - {asked} == set(data.answers[query].split(", "))
-        assert right != around[asked]  # all that it is related to is never the answer
+        assert right != around[asked]  # the answer is never all related entities
         assert data.tags[query]["hops"] == str(len(path.steps))
-        # All documents of a right thing are right.
+        # All documents of a correct entity are relevant, with grade 2.
         assert set(data.judgments.nested[query].values()) == {2.0}
         assert set(data.judgments.nested[query]) == {one.id for one in data.documents if one.title in right}
 
@@ -127,7 +127,7 @@ def test_synthetic_graph_some_entities_have_several_documents(data):
     assert 0.2 < several < 0.3
     assert max(times.values()) == 4
     assert data.judgments.targets == {one.id: [one.title] for one in data.documents}
-    # Of every answer's documents the first alone: all answers are found, not all documents.
+    # With one document per answer, every answer is found, but not every document.
     first = {}
     for query, grades in data.judgments.nested.items():
         kept = {data.judgments.targets[doc][0]: doc for doc in grades}

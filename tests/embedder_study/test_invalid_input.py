@@ -1,4 +1,4 @@
-"""Comparing embedders: what is wrong is refused before anything is measured, and nothing secret is written."""
+"""Input of embedder studies: errors before measuring, no secrets in outputs, notes on omissions, custom objects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "pw123secret"
 
 
 class Letters:
-    """How often some letters come; it has no name."""
+    """Embedder that counts vowels; it has no name."""
 
     def embed(self, texts):
         return np.array([[1 + text.count(letter) for letter in "aeiou"] for text in texts], np.float32)
@@ -34,13 +34,13 @@ class Letters:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory, monkeypatch):
-    """Nothing is remembered from one test to the next."""
+    """Use an empty cache for each test."""
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
 def called(tmp_path, monkeypatch):
-    """The command in this process, in an empty folder."""
+    """Run the command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
 
     def call(*arguments):
@@ -61,7 +61,7 @@ def fruit():
 
 @pytest.fixture
 def nothing_measured(monkeypatch):
-    """Fails where an entrant is measured."""
+    """Fail the test if an embedder is measured."""
 
     def refuse(name, described, ground):
         pytest.fail(f"{name} was measured")
@@ -122,7 +122,7 @@ def test_compare_embedders_baseline_spelling_ignores_white_space(fruit):
     assert found.baseline == "words(dimensions=32)"
 
 
-# Before anything is measured.
+# Errors before measuring.
 
 
 @pytest.mark.usefixtures("nothing_measured")
@@ -198,7 +198,7 @@ def test_check_writable_creates_no_file(tmp_path):
     check_writable("-")
     assert list(tmp_path.iterdir()) == []
     if os.geteuid() == 0:
-        return  # whoever may do everything is refused nothing
+        return  # root may write to any folder
     tmp_path.chmod(0o500)
     with pytest.raises(BadInput, match="not allowed"):
         check_writable(str(tmp_path / "x.html"))
@@ -223,7 +223,7 @@ def test_study_and_tokenizers_negative_seed_raises_error(called):
         called("tokenizers", DATA, "-t", "bpe(vocabulary=300)", "--seed", "-1")
 
 
-# What is left out is told.
+# Notes on omissions.
 
 
 def test_compare_embedders_notes_missing_dimensions(fruit):
@@ -241,7 +241,7 @@ def test_compare_embedders_notes_unused_and_reused_results(fruit, tmp_path):
     first = compare_embedders(fruit, given, out=tmp_path, **QUICK)
     assert first.notes == []
     other = compare_embedders(fruit, {"small": given["small"]}, out=tmp_path, **QUICK, seed=1)
-    # Of the four, `large` is not asked for.
+    # Four results are saved, all with another seed. `large` is not requested, so three count as not used.
     assert other.notes == ["3 saved results with other settings or of another version not used"]
     again = compare_embedders(fruit, given, out=tmp_path, **QUICK)
     assert len(again.notes) == 4
@@ -249,7 +249,7 @@ def test_compare_embedders_notes_unused_and_reused_results(fruit, tmp_path):
     assert compare_embedders(fruit, given, out=tmp_path, **QUICK, seed=2, fresh=True).notes == []
 
 
-# Objects.
+# Custom objects.
 
 
 def test_compare_embedders_unnamed_object_has_given_or_class_name(fruit, tmp_path):

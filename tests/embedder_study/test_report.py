@@ -1,4 +1,4 @@
-"""Embedders side by side as tables, charts, pages and files: what is shown is what was measured."""
+"""Reports of embedder studies: tables, sentences, charts, pages and files show the measured values."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def titles(table):
 
 
 def columns(table):
-    """A table by row name and column."""
+    """Return the cells of a table by row name and column title."""
     return {row[0]: dict(zip(titles(table)[1:], row[1:], strict=True)) for row in table.texts()}
 
 
@@ -201,7 +201,7 @@ def test_pareto_frontier_matches_pairwise_oracle():
                 for other in offers
             )
         ]
-        # Of equal ones the first stands for all.
+        # The frontier has only one of several equal points, so values are compared instead of points.
         prices = {(one.cost, one.mean.value) for one in slow}
         assert {(one.cost, one.mean.value) for one in pareto_frontier(offers)} == prices
         assert len(prices) > 2
@@ -295,7 +295,7 @@ def test_report_one_store_has_no_store_table():
     assert "stores" not in {one.id for one in build_report(replace(found, embedders=alone)).sections}
 
 
-# Words
+# Sentences
 
 
 def test_summary_names_best_embedder_with_significance_and_latency():
@@ -344,7 +344,7 @@ def test_pareto_sentence_and_chart_name_same_embedders(drawings):
     assert alt.endswith(f"Not beaten in both: {', '.join(names[:-1])} and {names[-1]}.")
 
 
-# What is not known
+# Missing values
 
 
 def test_report_nothing_measured_has_dashes_and_no_empty_tables():
@@ -686,7 +686,7 @@ def test_charts_have_alt_texts_and_captions(drawings):
 
 
 def hostile(names=(*HOSTILE, *NAMES, r"\textbf{x}_$", "x" * 300)):
-    """A lineup in which everything that can be a text is one that nobody wants."""
+    """Build a study in which every text field has hostile text."""
     evil = HOSTILE[0]
     entrants = [
         entrant(
@@ -720,7 +720,7 @@ def test_markdown_terminal_and_csv_escape_hostile_names(evil):
     assert [row["embedder"] for row in rows] == [one.name for one in found.embedders]
 
 
-# The page
+# HTML page
 
 
 @pytest.fixture(scope="module")

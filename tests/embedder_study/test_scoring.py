@@ -1,4 +1,4 @@
-"""From vectors to rankings, and what becomes of them when vectors shrink, corpora grow and queries are shaken."""
+"""Scoring of embedders: rankings, scores and tests, and the effect of compression, corpus size and perturbations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RULES = find_convention("default")
 def field(
     documents: int, grades: dict[str, dict[str, float]], measures=("recall@3", "mrr@3"), k=3, **more
 ) -> RankingTask:
-    """Documents d0, d1 …, and the queries that are judged."""
+    """Build a ranking task with documents d0, d1, … and the judged queries."""
     named = parse_measure_names(list(measures), RULES)
     return RankingTask([f"d{i}" for i in range(documents)], list(grades), Judgments(grades), named, RULES, k, **more)
 
@@ -70,7 +70,7 @@ def judged(queries: int, documents: int, each: int = 3, seed: int = 0) -> dict[s
 
 
 def brute_force(queries, documents, k):
-    """Cosines in double precision, one pair after the other; of equal ones the earlier document first."""
+    """Rank by cosine in double precision, one pair at a time; ties keep document order."""
     found = []
     for query in np.asarray(queries, np.float64):
         near = []
@@ -95,7 +95,7 @@ def test_rankings_match_brute_force_in_double_precision(queries, documents, dime
 
 def test_rankings_with_ties_match_exact_store():
     asked, base = chance(20, 60, 4)
-    base[30:] = base[:30] * 2  # the same directions again
+    base[30:] = base[:30] * 2  # duplicate directions, which give ties
     store = ExactStore()
     store.add([f"d{i}" for i in range(60)], base)
     ids, _ = store.search(asked, 9)
@@ -286,7 +286,7 @@ def test_evaluate_compression_first_uses_leading_dimensions():
     asked, base = chance(30, 100, 20)
     one = field(100, judged(30, 100), ["recall@10"], k=10)
     found = evaluate_compression(one, asked, base, CompressionOptions([5], methods=["first"], precisions=["float32"]))
-    # The vectors are brought to length 1 first, which changes no cosine of their first numbers.
+    # The vectors are normalised before, which does not change the cosines of their leading dimensions.
     assert found[0].means == means_of(one.scores(asked[:, :5], base[:, :5], name="cut"))
 
 
@@ -296,7 +296,7 @@ def test_int8_precision_has_127_steps_of_largest_document_value():
     step = np.array([1, 2]) / 127
     assert keep(documents, documents) == pytest.approx(np.array([[127, -127], [64, 0], [-32, 64]]) * step, abs=1e-6)
     assert keep(np.array([[9.0, -0.011]], np.float32), documents) == pytest.approx(np.array([[127, -1]]) * step)
-    # A dimension in which no document has anything is worth nothing to a query either.
+    # A dimension that is 0 in all documents becomes 0 in queries, too.
     flat = np.array([[1.0, 0.0]], np.float32)
     assert keep(np.array([[1.0, 5.0]], np.float32), flat).tolist() == [[1.0, 0.0]]
 
@@ -450,7 +450,10 @@ DOCUMENTS = [
 
 
 def shaking(of=TEXTS, **options):
-    """BM25 over six documents, each the answer of one query."""
+    """Perturb the queries of BM25 over six documents, each relevant to one query.
+
+    Return the results, the scores of unchanged queries, the scoring function, and the perturbed queries.
+    """
     system = BM25(DOCUMENTS)
     one = field(6, {f"q{i}": {f"d{i}": 1.0} for i in range(6)}, ["mrr@3", "recall@3"])
     asked = []
@@ -579,7 +582,7 @@ def test_document_frequencies_count_documents_not_occurrences():
 
 
 def test_paired_t_test_over_seed_means_keeps_false_positive_rate():
-    """Nothing is lost on average here: one query's typo is another's luck."""
+    """Scores change per query but not on average, so about 5% of the tests should be significant."""
     rng = np.random.default_rng(3)
     alarms, rounds, n = 0, 300, 60
     for _ in range(rounds):

@@ -1,4 +1,4 @@
-"""Comparing embedders: the same for all, every text without a vector named, and every figure worked out again."""
+"""Embedder studies: equal input for all embedders, texts without vectors, recomputed scores, and saved results."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FAULTS = {"failed": "boom", "nan": "odd", "zero": "void"}
 
 
 class Counting:
-    """How often each word comes; texts with certain words have no vector."""
+    """Embedder that counts words; texts with certain words have no vector."""
 
     name = "counting"
 
@@ -77,7 +77,7 @@ class Counting:
 
 
 class Other(Counting):
-    """The same, but that it knows only the first three words."""
+    """Embedder that counts only the first three words."""
 
     name = "other"
 
@@ -89,13 +89,13 @@ class Other(Counting):
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory, monkeypatch):
-    """Nothing is remembered from one test to the next."""
+    """Use an empty cache for each test."""
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 @pytest.fixture
 def animals():
-    """Ten documents, of which three have no vector, and six queries, of which three have none."""
+    """Ten documents and six queries; three of the documents and three of the queries have no vector."""
     texts = [*WORDS, "apple bear", *FAULTS.values()]
     documents = [Document(f"d{place}", text) for place, text in enumerate(texts, 1)]
     queries = {"q1": "apple", "q2": "bear", "q3": "boom", "q4": "odd", "q5": "void", "q6": "fox"}
@@ -103,7 +103,7 @@ def animals():
     return Dataset("animals", documents, queries, Judgments(right))
 
 
-# Texts to vectors.
+# Embedding texts.
 
 
 def test_embed_by_id_failing_batch_isolates_failing_texts():
@@ -205,7 +205,7 @@ def test_measure_speed_ignores_cached_vectors(tmp_path):
     cached = "100 of 100 vectors are cached: docs/s was measured by embedding a sample of 100 documents again"
     for found, note in ((first, ""), (again, cached)):
         speed = measure_speed(Slow(), list(texts.values()), found)
-        assert speed.per_second < 1000  # each takes a millisecond at least
+        assert speed.per_second < 1000  # each text takes at least a millisecond
         assert speed.note == note
 
 
@@ -217,7 +217,7 @@ def test_embed_by_id_caches_all_but_failed_texts(tmp_path):
     assert later.asked[1:] == [["boom"], ["boom"]] or all(one == ["boom"] for one in later.asked[1:])
 
 
-# What everybody sees.
+# Texts and queries of all embedders.
 
 
 def test_build_view_context_truncates_documents_and_queries(animals):
@@ -264,13 +264,13 @@ def test_compare_embedders_omits_query_that_is_the_same_document():
     documents = [Document("x", "apple bear"), Document("y", "apple"), Document("z", "bear bear apple")]
     data = Dataset("twins", documents, {"x": "apple bear"}, Judgments({"x": {"y": 1}}))
     found = compare_embedders(data, {"counting": Counting()}, measures=["mrr@10"], **QUICK, k=2)
-    # Nearest but itself is z (cosine 0.949), then y (0.707).
+    # Without x itself, z is nearest (cosine 0.949), then y (0.707).
     assert found.find("counting").means["mrr@10"].value == 0.5
     assert found.find("counting").stores[0].means["mrr@10"].value == 0.5
     assert found.find("bm25").means["mrr@10"].value in (0.5, 1.0)
 
 
-# Asking.
+# Timed queries.
 
 
 def asked(embedder, data, stores=("exact",), **more):
@@ -367,19 +367,19 @@ def test_neighbour_recall_counts_ties_as_neighbours():
     field = RankingTask(["a", "b", "c"], ["q"], Judgments({"q": {"a": 1}}), [], find_convention("default"), 3)
     near = _NeighbourRecall(field, np.array([[1.0, 0.0]]), np.array([[1.0, 0.0], [2.0, 0.0], [0.0, 1.0]]))
     ranking = {"q": [("a", 1.0)]}
-    assert near.share(StoreSearchResults("s", {"q": ["b"]}), ranking) == 1.0  # a twin is as good
+    assert near.share(StoreSearchResults("s", {"q": ["b"]}), ranking) == 1.0  # b has the direction of a
     assert near.share(StoreSearchResults("s", {"q": ["c"]}), ranking) == 0.0
     assert near.share(StoreSearchResults("s", {"q": []}), ranking) == 0.0
     assert math.isnan(near.share(StoreSearchResults("s"), ranking))
 
 
-# All of it together.
+# Whole studies.
 
 
 def test_compare_embedders_missing_vectors_count_as_misses_by_hand(animals):
     found = compare_embedders(animals, {"counting": Counting()}, **QUICK)
     one = found.find("counting")
-    # q1 finds d1 first, q2 finds d7 second; q3, q4 and q5 have no vector; q6 wants d8, which has none.
+    # d1 has rank 1 for q1, and d7 has rank 2 for q2. q3, q4, q5 and d8, the relevant document of q6, have no vector.
     assert one.means["mrr@10"].value == pytest.approx((1 + 1 / 2) / 6)
     assert one.means["ndcg@10"].value == pytest.approx((1 + 1 / math.log2(3)) / 6)
     assert one.means["recall@1"].value == pytest.approx(1 / 6)
@@ -402,7 +402,7 @@ def test_compare_embedders_differences_are_paired_and_holm_corrected(animals):
     assert found.baseline == "counting"
     assert not found.find("counting").differences
     gap = found.find("other").differences["mrr@10"]
-    # The other knows neither dog, egg nor fox: of these queries only q6 asks for one, and finds nothing either way.
+    # `Other` ignores dog, egg and fox. Only q6 has one of these words, and it is a miss for both embedders.
     assert gap.value == 0
     base = compare_embedders(animals, given, baseline="other", measures=["mrr@10"], **QUICK)
     runs = {name: base.find(name) for name in ("counting", "bm25", "chance")}
@@ -503,7 +503,7 @@ def test_compare_embedders_measures_sizes_compression_and_perturbations():
     assert words.corpus_sizes[-1].means == words.means
     assert [row.name for row in one.perturbed] == [row.name for row in words.perturbed] == ["upper case", "drop"]
     assert [row.seeds for row in words.perturbed] == [1, 2]
-    assert words.perturbed[0].difference.value == 0  # BM25 knows no case
+    assert words.perturbed[0].difference.value == 0  # BM25 ignores case
     assert "corpus sizes 999, 1 not possible" in " ".join(found.notes)
     assert {"embedding documents", "asking", "in all"} <= set(found.seconds)
     assert json.loads(format_results(found, "json"))["schema"] == "ragauge-embedders/2"
@@ -602,7 +602,7 @@ def test_compare_embedders_truncation_uses_limit_of_embedder(animals):
 
 
 class Lettered(Counting):
-    """Reads five letters, and has a tokenizer with a mark that does not count for them."""
+    """Embedder that reads five letters; the special token of its tokenizer does not count towards this limit."""
 
     limit = 5
     tokenizer = ByteTokenizer()
@@ -654,7 +654,7 @@ def test_compare_embedders_without_vectors_scores_zero(animals):
     assert not one.stores
 
 
-# Bits per byte, memory.
+# Bits per byte and memory.
 
 
 def test_bits_per_byte_uses_held_out_texts_by_hand():
@@ -668,10 +668,10 @@ def test_bits_per_byte_uses_held_out_texts_by_hand():
     found = bits_per_byte(Model(), ["abc", "éa", "ébcd", "é?"])
     assert found.per_byte == pytest.approx(8 * (2 + 4) / (3 + 5))
     assert found.note == "1 of 3 held-out documents have no bits per byte and are left out"
-    # The line end between the texts takes bits, and is no byte of a text; `é?` has no bits, and nobody is given it.
+    # The line end between texts takes bits, but is not counted as a byte. `é?` has no bits and is not compressed.
     assert found.compressors["xz"] == 8 * squeezed("éa\nébcd") / (3 + 5)
     assert found.compressors["xz, primed"] == 8 * (squeezed("abc\néa\nébcd") - squeezed("abc\n")) / (3 + 5)
-    assert set(bits_per_byte(Model(), ["éa"]).compressors) == {"xz", "bz2", "zlib"}  # nothing to be primed with
+    assert set(bits_per_byte(Model(), ["éa"]).compressors) == {"xz", "bz2", "zlib"}  # no texts to prime with
     nothing = bits_per_byte(Model(), ["é?", "abc"])
     assert math.isnan(nothing.per_byte)
     assert nothing.compressors == {}
@@ -716,13 +716,13 @@ def test_measure_footprint_trained_model_is_saved_and_opened(tmp_path):
     opened: list[str] = []
 
     class Kept:
-        """Tells where it was written to."""
+        """Model that records the folder in which it is saved."""
 
         def keep(self, folder):
             opened.append(str(folder))
             model.keep(folder)
 
-    # What it would learn from is not there: whoever learned again would fail.
+    # Only one text is passed: the saved model must be loaded, not trained again.
     found = measure_footprint(described, texts[:1], learned=Kept())
     assert (found.note, len(opened)) == ("", 1)
     assert found.memory_bytes is not None
@@ -751,7 +751,7 @@ def test_measure_footprint_failure_has_note():
     assert "within 0 s" in measure_footprint("words", ["text"], timeout=0).note
 
 
-# Keeping.
+# Saved results.
 
 
 def reused_names(found):
@@ -795,7 +795,7 @@ def test_compare_embedders_reuses_results_only_with_equal_settings(animals, tmp_
 
 def test_compare_embedders_custom_object_is_measured_again(animals, tmp_path):
     class Weighted(Counting):
-        """Its weights are no plain attribute: nobody sees from outside that they change."""
+        """Embedder with weights in an array, so that a change of them is not visible in plain attributes."""
 
         def __init__(self, weights):
             super().__init__()
@@ -808,7 +808,7 @@ def test_compare_embedders_custom_object_is_measured_again(animals, tmp_path):
     compare_embedders(animals, {"mine": Weighted([1, 1, 1, 1, 1, 1])}, **more)
     found = compare_embedders(animals, {"mine": Weighted([1, 0, 1, 1, 1, 1])}, **more)
     assert not found.notes
-    assert found.find("mine").means["mrr@10"].value == pytest.approx(1 / 6)  # no bear is found any more
+    assert found.find("mine").means["mrr@10"].value == pytest.approx(1 / 6)  # the query `bear` has no vector now
     assert ragauge.overview(str(tmp_path)).entries["mine"].means["mrr@10"].value == pytest.approx(1 / 6)
 
 
@@ -871,7 +871,7 @@ def test_compare_embedders_missing_query_vectors_are_failures_in_run(animals, tm
     known = summarise_timings(run.timings)
     assert (known.asked, known.failed, known.stages["total"].n) == (6, 3, 3)
     scores = ragauge.evaluate(str(tmp_path), run, "mrr@10", "trec9")
-    assert (scores.means["mrr@10"], scores.n["mrr@10"]) == (0.25, 6)  # a failure is an answer under every convention
+    assert (scores.means["mrr@10"], scores.n["mrr@10"]) == (0.25, 6)  # failures are misses in every convention
 
 
 def test_embedder_identity_follows_content_of_model_files(tmp_path, monkeypatch):
@@ -890,7 +890,7 @@ def test_embedder_identity_follows_content_of_model_files(tmp_path, monkeypatch)
     assert embedder_identity("encoder( model=~/m )") == before[0]
     times = (folder / "model.safetensors").stat()
     (folder / "model.safetensors").write_text("2")
-    os.utime(folder / "model.safetensors", ns=(times.st_atime_ns, times.st_mtime_ns))  # of one size and one time
+    os.utime(folder / "model.safetensors", ns=(times.st_atime_ns, times.st_mtime_ns))  # size and time are unchanged
     assert all(embedder_identity(one) != earlier for one, earlier in zip(told, before, strict=True))
 
 
@@ -942,7 +942,7 @@ def test_study_folder_model_changed_during_measurement_is_not_saved(animals, tmp
         assert folder.is_complete(tmp_path / "out" / "mine")
 
 
-# Pairs, perturbed queries, stores.
+# Pairs, perturbed queries and stores.
 
 
 def test_compare_embedders_equal_descriptions_are_no_pair(animals):
@@ -954,11 +954,11 @@ def test_compare_embedders_equal_descriptions_are_no_pair(animals):
 
 def test_compare_embedders_vectors_lost_by_perturbation_are_counted_once(animals):
     class LowerCase(Counting):
-        """Knows no capitals: a query in upper case has no direction."""
+        """Embedder that ignores words with capitals: a query in upper case has a zero vector."""
 
     more = {**QUICK, "perturbations": ("upper case", "random case"), "seeds": 3, "rate": 1.0}
     found = compare_embedders(animals, {"mine": LowerCase()}, baselines=False, **more).find("mine")
-    # Of six queries three have no vector as they are; "boom", "odd" and "void" are told among the faults.
+    # Three of the six queries, "boom", "odd" and "void", have no vector even unchanged, and are reported as failures.
     assert found.notes == ["3 of 3 queries have no vector after some perturbation and count as misses there"]
 
 
@@ -967,17 +967,17 @@ def test_compare_embedders_unused_store_index_adds_note(dsn, animals):
     found = compare_embedders(animals, {"mine": Counting()}, baselines=False, **{**QUICK, "stores": (store,)}).find(
         "mine"
     )
-    assert found.stores[0].index_used is False  # ten documents are read faster as a whole
+    assert found.stores[0].index_used is False  # a sequential scan of a small table is faster
     assert [note.endswith("did not use its index: this is an exact scan") for note in found.notes] == [True]
 
 
-# The study.
+# Settings.
 
 
 def test_compare_embedders_default_embedders_are_known():
     data = load("synthetic:needles(documents=50, queries=5)")
     with pytest.raises(UnknownName, match="unknown store `nowhere`"):
-        compare_embedders(data, stores=["nowhere"])  # everything else was found to be known
+        compare_embedders(data, stores=["nowhere"])  # raised after the embedders were checked
 
 
 @pytest.mark.parametrize(

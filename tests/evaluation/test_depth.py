@@ -1,4 +1,4 @@
-"""Cutoffs deeper than a run: undefined for a run whose k is known, computed with a note for a run file."""
+"""Cutoffs deeper than a run: undefined if the k of the run is known, computed with a note for a run file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def dataset(n_documents=40):
 
 
 def returns(n_hits=1000, start=0):
-    """A system that ranks d0, d1, … and returns at most `n_hits` documents."""
+    """Return a system that ranks d0, d1, … (from number `start`) and returns at most `n_hits` documents."""
 
     def search(query, k):
         return [Hit(f"d{start + i}", 1 / (i + 1)) for i in range(min(k, n_hits, 40))]
@@ -38,7 +38,7 @@ def returns(n_hits=1000, start=0):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A run folder of k=5 with a system that has more to return, and one that has not."""
+    """Return a folder of runs with k=5: `deep` could return more documents, `short` only has 4."""
     ragauge.run(dataset(), {"deep": returns(), "short": returns(4)}, k=5, out=tmp_path / "runs")
     return tmp_path / "runs"
 

@@ -1,4 +1,4 @@
-"""What `evaluate` gives back, and what it takes."""
+"""`evaluate` and `evaluate_runs`: accepted types of judgments and runs, results, notes, and errors."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_evaluate_accepts_numpy_scores():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # numba's, while it compiles
+@pytest.mark.filterwarnings("ignore")  # numba warns while it compiles
 def test_evaluate_accepts_ranx_objects():
     import ranx
 
@@ -132,7 +132,6 @@ def test_evaluate_is_independent_of_query_order():
 
 def test_evaluate_accepts_function_as_measure():
     def judged_in_the_first_two(query):
-        """By its name in the scores."""
         return sum(rank <= 2 for rank in query.ranks) / 2
 
     found = evaluate(QRELS, RUN, ["mrr", judged_in_the_first_two])
@@ -188,10 +187,10 @@ def test_evaluate_map_of_truncated_run_is_noted():
     note = "run: at most 100 documents per query, so map is computed at depth 100"
     assert evaluate(judged, run, ["map", "map@20", "mrr"]).notes == [note]
     assert evaluate(judged, run, ["map"], PRESETS["default"].but(depth=100)).notes == []
-    assert evaluate({"q1": {"d5": 1}, "q2": {"d3": 1}}, run, ["map"]).notes == []  # nothing relevant is missing
+    assert evaluate({"q1": {"d5": 1}, "q2": {"d3": 1}}, run, ["map"]).notes == []  # every relevant document is returned
     uneven = {**run, "q1": {"d5": 1.0}, "q3": {"d1": 1.0}, "q4": {"d1": 1.0}}
     graded = {**judged, "q3": {"d1": 1}, "q4": {"d1": 1, "far": 1}}
-    assert evaluate(graded, uneven, ["map"]).notes == []  # most rankings end before the depth of the longest
+    assert evaluate(graded, uneven, ["map"]).notes == []  # most rankings are shorter than the longest
 
 
 def test_evaluate_expected_ties_unsupported_measure_raises_error():

@@ -1,4 +1,4 @@
-"""Runs counted in parts, on threads, processes and a cluster: the numbers are those of one process, to the last bit."""
+"""Evaluation in parts on threads, processes and a cluster: scores are bitwise equal to those of one process."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ CONVENTIONS = [
 
 
 def collection(queries: int = 40, depth: int = 30, seed: int = 3) -> tuple[dict, dict]:
-    """Judgments and a run with ties, unjudged queries, unanswered ones, and documents that are queries."""
+    """Return judgments and a run with ties, unjudged and unanswered queries, and documents whose ids are query ids."""
     rng = np.random.default_rng(seed)
     qrels, run = {}, {}
     for n in range(queries):
@@ -59,7 +59,7 @@ def rows(run: dict) -> pl.DataFrame:
 
 
 def same(one, other) -> None:
-    """Two scores are the same numbers, told the same way."""
+    """Check that two results have equal scores, notes, reasons and judged ranks."""
     assert one.queries == other.queries
     assert one.means == other.means
     assert (one.notes, dict(one.unscored)) == (other.notes, dict(other.unscored))
@@ -71,7 +71,7 @@ def same(one, other) -> None:
 
 @pytest.fixture
 def small_parts(monkeypatch):
-    """Pieces of a few rows, so that there are many, and queries lie across them."""
+    """Make parts a few rows long, so that a run has many parts and queries span several row groups."""
     monkeypatch.setattr(parquet_runs, "ROWS_PER_GROUP", 17)
     monkeypatch.setattr(parquet_runs, "SINGLE_GROUP_BYTES", 0)
     monkeypatch.setattr(parquet_runs, "GROUPS_PER_PART", 3)
@@ -85,7 +85,7 @@ def pools():
 
 
 def written(form: str, run: dict, folder: Path) -> Path:
-    """A run as a file of some form."""
+    """Write a run as a file or folder in the given format, and return its path."""
     table = rows(run)
     path = folder / f"run.{form}"
     if form == "trec":
@@ -98,7 +98,7 @@ def written(form: str, run: dict, folder: Path) -> Path:
     elif form == "folder":
         path.mkdir()
         (path / "_SUCCESS").touch()
-        for place in range(0, table.height, 100):  # queries lie across files
+        for place in range(0, table.height, 100):  # queries span several files
             table.slice(place, 100).write_parquet(path / f"part-{place:05}.parquet")
     else:
         for query in run:
@@ -128,7 +128,7 @@ def test_evaluate_file_in_parts_on_threads_equals_whole(form, rules, tmp_path, p
 def test_evaluate_in_memory_run_on_threads_equals_whole(rules, pools, small_parts):
     qrels, run = collection()
     run["q1"] = {}
-    run["q7"] = {}  # nobody judged it, and it has no documents
+    run["q7"] = {}  # unjudged and without documents
     for thing in (run, rows(run), rows(run).to_pandas()):
         here = ragauge.evaluate(qrels, thing, MEASURES[:5], rules)
         same(ragauge.evaluate(qrels, thing, MEASURES[:5], rules, executor=pools["threads"]), here)
@@ -178,7 +178,7 @@ def test_compute_judged_ranks_killed_worker_does_not_change_result(form, tmp_pat
     )["run"]
     assert len(seen) > 20
     assert seen == sorted(seen)
-    assert seen[-1] == rows(run).height  # every row once
+    assert seen[-1] == rows(run).height  # each row is counted once
     for name in ("query", "rank", "row", "retrieved", "answered"):
         assert np.array_equal(getattr(there, name), getattr(here, name))
 
@@ -274,7 +274,7 @@ def test_evaluate_folder_with_empty_files_equals_whole(empty, tmp_path, pools, s
 def test_evaluate_folder_ignores_ranks_present_in_some_files_only(tmp_path, pools, small_parts):
     qrels, run = collection(queries=6)
     table = rows(run).with_columns(rank=pl.int_range(pl.len()))
-    table.head(40).write_parquet(tmp_path / "a.parquet")  # the second query goes on in the other file
+    table.head(40).write_parquet(tmp_path / "a.parquet")  # the second query continues in b.parquet
     table.slice(40).drop("rank").write_parquet(tmp_path / "b.parquet")
     rules = find_convention("default").but(ties="ranked")
     here = ragauge.evaluate(qrels, tmp_path, MEASURES[:4], rules)
@@ -324,7 +324,7 @@ def test_evaluate_folder_without_valid_parquet_raises_error(tmp_path):
 
 @given(st.lists(st.lists(st.integers(0, 30), max_size=30), min_size=1, max_size=20), st.integers(0, 2**20 - 1))
 def test_possible_duplicates_match_brute_force_count(lists, place):
-    """Hashes that share a place in the table, and hashes that are equal, against counting them one by one."""
+    """Random hashes, some equal and some with the same table index, are compared with a brute-force count."""
     some = [one for one in lists if one] or [[1]]
     hashes = np.array([(number << 20) | (place if number % 3 else number) for one in some for number in one], np.int64)
     starts = np.cumsum([0, *map(len, some)])
@@ -357,7 +357,7 @@ LOCAL = ("-m", "ragauge", "evaluate", "qrels.txt", "bm25.run", "--cluster", "loc
 
 
 def start_local(folder: Path) -> tuple[subprocess.Popen[str], psutil.Process]:
-    """Start `evaluate` on a local cluster, and return it with its first worker process."""
+    """Start `evaluate` on a local cluster, and return the command and its first worker process."""
     pytest.importorskip("distributed")
     (folder / "qrels.txt").write_text("q1 0 a 1\nq1 0 b 0\n")
     (folder / "bm25.run").write_text("q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\n")

@@ -1,4 +1,4 @@
-"""Vector search: recall of the true neighbours, by identity and by distance, worked by hand."""
+"""Measures of vector search: recall of the true neighbours by id and by distance, and relative distance error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_recall_of_k_counts_only_k_nearest():
 
 
 def test_recall_of_eps_counts_equally_near_documents():
-    """Document 9 is not among the truth, but no farther than the second true neighbour."""
+    """Document 9 is not a true neighbour, but is no farther than the second true neighbour."""
     truth = judgments_from_neighbours([[1, 2]], [[1.0, 2.0]])
     run = ([[1, 9]], [[-1.0, -2.0]])
     found = evaluate(truth, run, ["recall(of=k)@2", "recall(of=eps)@2", "recall(of=eps,eps=0.1)@2"]).means
@@ -69,7 +69,7 @@ def test_recall_of_eps_without_distances_raises_error():
 
 
 def test_neighbour_measures_exact_search_matches_published_neighbours(shared):
-    """BIGANN: exact search by NumPy finds the published neighbours; a search over half the base finds about half."""
+    """On BIGANN, exact search with NumPy finds the published neighbours; half of the base has about half of them."""
     folder = shared("ann_bigann10k")
 
     def vectors(name, width, kind):

@@ -1,4 +1,4 @@
-"""Wrong numbers that looked right, once: each of these gave one before it was caught."""
+"""Regressions: each test covers an input that once gave a plausible but wrong result."""
 
 from __future__ import annotations
 

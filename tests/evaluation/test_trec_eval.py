@@ -1,4 +1,4 @@
-"""trec_eval's own test files, line by line, and its way of naming things."""
+"""Compatibility with trec_eval: output of its own test files, names of measures, and rules of versions 9 and 10."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_dcg_gain_table_keeps_other_grades_linear():
 
 
 def test_iprec_at_recall_trec9_and_trec10_round_differently():
-    """Four relevant documents at recall 0.6: 9 asks for floor(2.4 + 0.9) = 3 of them, 10 for round(2.4) = 2."""
+    """Recall 0.6 of 4 relevant documents: trec_eval 9 requires floor(2.4 + 0.9) = 3, trec_eval 10 round(2.4) = 2."""
     qrels = {"q": dict.fromkeys("abcd", 1)}
     run = {"q": {"a": 6.0, "b": 5.0, "x": 4.0, "c": 3.0}}
     assert evaluate(qrels, run, ["iprec_at_recall@0.6"], "trec10").means["iprec_at_recall@0.6"] == 1.0

@@ -1,4 +1,4 @@
-"""Saved baselines: a small folder with all that a gate needs."""
+"""Saved baselines: the folder contains everything that a gate needs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = "synthetic:needles(documents=30, queries=10)"
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A folder with runs and a baseline that was saved with them."""
+    """Run a system and save a baseline; return the folder and the command result."""
     folder = tmp_path_factory.mktemp("saved")
     told = command_in(folder)(
         "run", SMALL, "-s", "mine=bm25", "-m", "recall@5", "-o", "runs", "--save-baseline", "base"

@@ -15,7 +15,7 @@ from ragauge.gates import gate
 from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports.latency_tables import build_latency_table
 
-# Two documents have the same text: the second is no evidence of an older cache.
+# Two documents have the same text: a cache hit for the second one does not imply an older cache.
 DOCUMENTS = [Document(f"d{i}", f"Document about item{min(i, 4)}.") for i in range(6)]
 DATA = Dataset("small", DOCUMENTS, {"q0": "item0", "q1": "item1"}, Judgments({"q0": {"d0": 1}, "q1": {"d1": 1}}))
 DENSE = "dense(embedder=words)"

@@ -1,4 +1,4 @@
-"""Experiments: failures count, killed work goes on, folders can be read later, files cannot name code."""
+"""Experiments: failed queries count, interrupted runs resume, folders can be read later, files cannot refer to code."""
 
 from __future__ import annotations
 
@@ -186,10 +186,10 @@ def test_run_interrupted_resumes_after_last_finished_query(tmp_path, stop):
         run(DATA, {"mine": interrupted}, out=tmp_path, warmup=0)
     found = run(DATA, {"mine": interrupted}, out=tmp_path, warmup=0, measures=["recall@10"])
     if stop is KeyboardInterrupt:
-        assert len(calls) == 13  # the one in flight was asked again, no other
+        assert len(calls) == 13  # only the interrupted query was run again
         assert found.scores["mine"].means["recall@10"] == 1.0
         assert "2 sessions" in found.notes[0]
-    else:  # an error of the system is its answer and interrupts nothing; the same command runs it again
+    else:  # an error of the system is stored as its result; the same command runs it again
         assert len(calls) == 24
         assert found.notes[0].startswith("mine: run again; the results of ")
         assert found.scores["mine"].means["recall@10"] == 1.0
@@ -240,7 +240,7 @@ def test_journal_truncated_line_loses_only_that_line(tmp_path):
     for number, docs in enumerate(([], [""], ["a\nb", "c"], ["", ""], ["\n"])):
         odd = QueryResult(f"odd {number}", 0, docs, [0.1] * len(docs))
         journal.append(odd)
-    journal.append(odd)  # the same once more is read once
+    journal.append(odd)  # a repeated line is read once
     for one in (strange, QueryResult("q2", 0, [], [], "error", "No: \n'\""), QueryResult("q3", 0)):
         journal.append(one)
     journal.close()
@@ -326,7 +326,7 @@ def test_run_unasked_judged_queries_are_not_scored():
     [
         ({"gone": 1}, "1 of 2 relevant documents is not in the corpus and cannot be found, e.g. `gone`"),
         ({"gone": 2, "lost": 1}, "2 of 3 relevant documents are not in the corpus and cannot be found, e.g. `gone`"),
-        ({"gone": 0}, None),  # A document judged irrelevant changes no score.
+        ({"gone": 0}, None),  # A document that is judged irrelevant changes no score.
     ],
 )
 def test_run_notes_relevant_documents_missing_from_corpus(grades, note):
@@ -443,7 +443,7 @@ def test_run_missing_library_raises_working_install_command(tmp_path):
 
     assert hint() == "hint: pip install 'ragauge[wordllama]'"
     (metadata / "direct_url.json").write_text(json.dumps({"dir_info": {}, "url": clone.as_uri()}))
-    assert hint() == "hint: pip install 'ragauge[wordllama]'"  # the clone is gone
+    assert hint() == "hint: pip install 'ragauge[wordllama]'"  # the clone has no pyproject.toml
     (clone / "pyproject.toml").write_text("")
     assert hint() == f"hint: pip install '{clone}[wordllama]'"
 
@@ -485,7 +485,7 @@ def test_cli_run_by_tag_splits_results(tmp_path):
     assert (done.returncode, "unknown tag `topic`" in done.stderr) == (2, True)
     other = command("run", "synthetic:duplicates", "-s", "bm25", "--by", "topic", "-o", "other", cwd=tmp_path)
     assert other.returncode == 2
-    assert not (tmp_path / "other").exists()  # it fails before the run
+    assert not (tmp_path / "other").exists()  # the command fails before the run
 
 
 def test_run_invalid_arguments_raise_error():
@@ -509,7 +509,7 @@ def test_run_system_name_with_parent_path_stays_in_output_folder(tmp_path):
 
 
 def test_measure_overhead_returns_microseconds():
-    assert 0 < measure_overhead_us(10, 50) < 10_000  # a figure to print, not to promise: only that it is one
+    assert 0 < measure_overhead_us(10, 50) < 10_000  # only the magnitude: the value depends on the machine
 
 
 def test_run_harness_overhead_is_measured_once_for_all_systems(monkeypatch):

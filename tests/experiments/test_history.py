@@ -1,4 +1,4 @@
-"""Histories: what the points are, what else has changed between them, and what the last one lost or won."""
+"""Run histories: points and intervals, changed setups, changes of the last run, and reports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ SCHEMA = json_schema(History)
 
 @pytest.fixture
 def runs(tmp_path):
-    """Three runs of one system on one day after the other: good, good, worse."""
+    """Create runs of one system on three consecutive days: good, good, worse."""
     for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):
         made(tmp_path / "runs" / f"day{day}", {"mine": ranked(ranks)}, day=day)
     return tmp_path / "runs"
@@ -138,7 +138,7 @@ def test_history_latency_points_match_timings(runs):
     total = timings["total_ns"].to_numpy() / 1e6
     assert (p95.value, p95.n) == (pytest.approx(known.stages["total"].p95), 30)
     assert p95.low in total
-    assert math.isnan(p95.high)  # of 30 values none is surely above the 95th percentile
+    assert math.isnan(p95.high)  # 30 values are too few for an upper limit of the 95th percentile
     assert (throughput.value, throughput.n) == (pytest.approx(known.throughput), 30)
     assert mean.value == pytest.approx(total.mean())
     assert mean.low < mean.value < mean.high
@@ -341,7 +341,7 @@ def test_history_invalid_argument_raises_error(runs, how, message):
 
 
 def points(*values, changed=()):
-    """Points of a day each, with an interval of 0.1 to each side."""
+    """Build points on consecutive days, with intervals of ±0.1."""
     day = history_day()
     return [
         HistoryPoint(
@@ -363,7 +363,7 @@ def test_render_trend_has_gap_at_incomparable_points():
 
 
 def printed(found, width=80):
-    """What a terminal of some width shows, and what it leaves out."""
+    """Return the lines of a history on a terminal of a given width, and the dropped columns."""
     pieces, dropped = render_report(report.build_report(found, sparkline_points=8), width)
     console = Console(width=width, file=io.StringIO(), no_color=True)
     for piece in pieces:
@@ -372,7 +372,7 @@ def printed(found, width=80):
 
 
 def table_lines(lines):
-    """The lines of the first table, without its header."""
+    """Return the lines of the first table, without its header."""
     head = next(i for i, line in enumerate(lines) if line.startswith("system"))
     end = next((i for i in range(head, len(lines)) if not lines[i]), len(lines))
     return lines[head + 1 : end]
@@ -403,7 +403,7 @@ def test_history_table_fits_width_and_lists_dropped_columns(runs):
 
 
 def test_history_table_and_summary_agree_on_previous_run(tmp_path):
-    """Against the first run nothing has changed, against the one before much: both are in the table."""
+    """The last run equals the first run and is worse than the previous one; the table shows both differences."""
     for day, ranks in enumerate((WORSE, GOOD, WORSE), start=1):
         made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
     found = history(tmp_path, measures="mrr@10")
@@ -418,7 +418,7 @@ def test_history_table_and_summary_agree_on_previous_run(tmp_path):
 
 
 def test_history_summary_reports_slow_decline_since_first_run(tmp_path):
-    """From run to run it may be chance, from the first to the last it is not."""
+    """The change since the previous run is not significant, but the change since the first run is."""
     for day in (1, 2, 3, 4):
         ranks = [2] * (3 * (day - 1)) + [1] * (30 - 3 * (day - 1))
         made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
@@ -426,7 +426,7 @@ def test_history_summary_reports_slow_decline_since_first_run(tmp_path):
     first, before = (found.change("mine", "mrr@10", against=one) for one in ("first", "before"))
     assert first.p < 0.05 < before.p
     said = report_text.summarise_history(found)
-    assert said[0].startswith("mine is 0.1500 of mrr@10 [")  # the first is also the best
+    assert said[0].startswith("mine is 0.1500 of mrr@10 [")  # the first run is also the best
     assert said[1:] == ["No significant change in the last of 4 runs."]
 
 
@@ -456,7 +456,8 @@ def test_history_unchanged_series_are_listed_below_table(tmp_path):
     table = [row.split(" | ")[:2] for row in text.splitlines() if row.startswith(("| a ", "| b "))]
     assert table == [["| b", "mrr@10"], ["| a", "mrr@10"], ["| a", "recall@10"], ["| b", "recall@10"]]
     alone = table_lines(printed(history(tmp_path, systems="a"))[0])
-    assert [line.split()[-9:-7] for line in alone] == [["3", "0.7500"], ["3", "1.0000"]]  # better than no table
+    # If all series are unchanged, the table lists them.
+    assert [line.split()[-9:-7] for line in alone] == [["3", "0.7500"], ["3", "1.0000"]]
 
 
 def test_is_unchanged_equal_means_with_moved_queries_is_false(tmp_path):
@@ -591,7 +592,7 @@ def test_history_empty_folder_raises_error(tmp_path):
 
 
 def python_made(folder, system, day, **how):
-    """A folder as Python's `run` leaves it: without scores.csv."""
+    """Create a folder as the Python function `run` does, without scores.csv."""
     run(DATA, {"mine": ranked(system)}, out=folder, warmup=0, **how)
     assert not (folder / "scores.csv").exists()
     path = folder / "mine" / "manifest.json"
@@ -620,7 +621,7 @@ def test_history_custom_convention_is_reconstructed_from_name(tmp_path):
     python_made(tmp_path / "a", WORSE, 1, measures=["mrr@10"], convention=rules)
     assert json.loads((tmp_path / "a" / "experiment.json").read_text())["convention"] == rules.name
     found = history(tmp_path)
-    assert found.points[0].mean.value == pytest.approx((5 + 5) / 30)  # at rank 4 nobody looks
+    assert found.points[0].mean.value == pytest.approx((5 + 5) / 30)  # depth 2 ignores rank 4
     assert history(tmp_path, convention="default").points[0].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
 
 

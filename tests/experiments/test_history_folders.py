@@ -1,4 +1,4 @@
-"""Folders of results: found at any depth, read, and skipped with a reason."""
+"""Result folders of a history: found at any depth, read, or skipped with a reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GOOD, WORSE = [1] * 30, [2] * 30
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    """Two results, made once."""
+    """Create two result folders for all tests of the module."""
     folder = tmp_path_factory.mktemp("results")
     made(folder / "a", {"mine": ranked(GOOD)}, day=1)
     made(folder / "b", {"mine": ranked(WORSE)}, day=2)
@@ -35,7 +35,7 @@ def results(tmp_path_factory):
 
 @pytest.fixture
 def runs(results, tmp_path):
-    """The same, to be spoiled; copies keep their times."""
+    """Copy the result folders for a test that changes them; copies keep their modification times."""
     return shutil.copytree(results, tmp_path / "runs")
 
 
@@ -51,7 +51,7 @@ def test_history_new_system_in_known_folder_is_included(runs):
     (runs / "a" / "other" / "manifest.json").write_text(json.dumps(about))
     found = history(runs, measures="mrr@10")
     assert found.systems == ["mine", "other"]
-    assert found.series("other", "mrr@10")[0].mean.value == 1.0  # scored from its run: scores.csv does not know it
+    assert found.series("other", "mrr@10")[0].mean.value == 1.0  # scored from its run: scores.csv does not contain it
 
 
 def test_history_manifest_without_time_is_skipped_until_repaired(runs):
@@ -100,7 +100,7 @@ def test_find_experiment_folders_ignores_symlink_cycles_and_duplicates(runs):
 
 
 def test_history_symlink_to_run_is_included(runs):
-    """A shared baseline may stand in one place."""
+    """Several experiments can share a baseline that is stored once."""
     (runs / "a" / "base").symlink_to(runs / "b" / "mine", target_is_directory=True)
     assert len(history(runs, measures="mrr@10").points) == 3
 
@@ -114,7 +114,7 @@ def test_find_experiment_folders_unreadable_folder_is_skipped_with_reason(runs):
     (open_to_all / "runs" / "b").chmod(0)
     try:
         if user == 0:
-            os.seteuid(65534)  # root can look into every folder
+            os.seteuid(65534)  # root can read every folder
         found, skipped = find_experiment_folders([open_to_all / "runs"])
     finally:
         os.seteuid(user)
@@ -187,7 +187,7 @@ def test_history_only_unreadable_folders_raises_first_reason(runs):
 
 
 def test_history_rescores_run_newer_than_its_scores(runs):
-    """A run that was begun anew and stopped before it was scored has the scores of the run before."""
+    """If a run was repeated and interrupted before scoring, scores.csv still has the scores of the previous run."""
     shutil.copy2(runs / "a" / "mine" / "run.parquet", runs / "b" / "mine" / "run.parquet")
     assert means(runs) == [1.0, 0.5]
     later = LONG_AGO + 5 * 10**9
@@ -198,7 +198,7 @@ def test_history_rescores_run_newer_than_its_scores(runs):
 def test_history_corrupt_run_is_skipped_only_when_rescored(runs):
     (runs / "b" / "mine" / "run.parquet").write_text("nonsense")
     settle(runs / "b")
-    assert means(runs) == [1.0, 0.5]  # its scores are there
+    assert means(runs) == [1.0, 0.5]  # scores.csv has its scores
     found = history(runs, measures="ndcg@3")
     assert len(found.points) == 1
     assert list(found.skipped) == [str(runs / "b" / "mine")]

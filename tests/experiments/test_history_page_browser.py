@@ -1,4 +1,4 @@
-"""The page of a history in a real browser: drawn, quiet, and not fooled by names, in light and in dark."""
+"""The page of a history in a real browser: charts, escaped names and sorting, in light and dark mode."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GOOD, WORSE = [1] * 15 + [2] * 15, [1] * 5 + [2] * 10 + [4] * 15
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """Three runs and a break, everything named by somebody who means harm."""
+    """Write the page of three runs and an incomplete run folder, with markup and code in every name."""
     folder = tmp_path_factory.mktemp("history")
     data = replace(DATA, name=f"<b>data</b> {EVIL}")
     for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):

@@ -1,4 +1,4 @@
-"""The promised evaluator: on anything that searches; the real database is in test_pgvector."""
+"""`RAGEvaluator` on functions, databases and retrievers; test_pgvector covers a real database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TRUTH = [("one", "a"), ("two", "b"), ("three", "nowhere")]
 
 
 class Database:
-    """A database as users have it."""
+    """A database with the methods of a typical user class."""
 
     def __init__(self):
         self.asked = []
@@ -39,7 +39,7 @@ def test_evaluator_metrics_by_hand():
     assert metrics["mrr"] == pytest.approx((1 + 1 / 2) / 3)
     assert metrics["ndcg"] == pytest.approx((1 + 0.6309297535714575) / 3)  # 1 / log2(3)
     assert metrics["recall"] == pytest.approx(2 / 3)
-    assert metrics["precision"] == pytest.approx(2 / 15)  # b came twice and counts once
+    assert metrics["precision"] == pytest.approx(2 / 15)  # b is returned twice and counts once
     assert metrics["n"] == 3
     assert metrics["failed"] == 0
     assert metrics["latency_ms"] > 0
@@ -167,11 +167,11 @@ def test_evaluator_unknown_relevant_ids_are_noted():
     assert note in repr(metrics)
     assert note in str(asyncio.run(RAGEvaluator(BM25(documents)).recommend_k(truth, [1, 2])))
     assert asyncio.run(RAGEvaluator(BM25(documents)).evaluate(truth[:2], k=1)).notes == []
-    assert asyncio.run(RAGEvaluator(Database()).evaluate(TRUTH)).notes == []  # it does not say what it contains
+    assert asyncio.run(RAGEvaluator(Database()).evaluate(TRUTH)).notes == []  # this database does not list its ids
 
 
 class Depends:
-    """A hybrid whose order depends on the requested k, as that of one that fuses k candidates of each side."""
+    """A hybrid whose ranking depends on the requested k, like one that fuses k candidates of each retriever."""
 
     def __init__(self):
         self.asked = []
@@ -218,7 +218,7 @@ def test_recommend_k_rising_curve_returns_none():
 
 
 def ladder(deep_share):
-    """A database whose right answer is first, but for one query in `deep_share` where it is ninth."""
+    """Return a search with the relevant document at rank 1, or at rank 9 for one in `deep_share` queries."""
 
     async def search(query, k):
         number = int(query)
@@ -232,11 +232,11 @@ def ladder(deep_share):
 def test_recommend_k_returns_smallest_k_within_tolerance():
     truth = [(str(i), "right") for i in range(400)]
     advice = asyncio.run(RAGEvaluator().recommend_k(truth, [1, 3, 10, 20], ladder(100), tolerance=0.03))
-    assert advice.k == 1  # one query in a hundred is lost: within three percent, with confidence
+    assert advice.k == 1  # a loss of 1%, and its upper bound is below 3%
     rows = {row["k"]: row for row in advice.table}
     assert rows[1]["loss"] == pytest.approx(0.01)
     assert 0.01 < rows[1]["loss_at_most"] < 0.03
-    assert [rows[k]["tokens"] for k in (1, 3, 10, 20)] == [25, 75, 250, 500]  # a hundred bytes each, four to a token
+    assert [rows[k]["tokens"] for k in (1, 3, 10, 20)] == [25, 75, 250, 500]  # 100 bytes per document, 4 per token
     assert rows[10]["tokens_more"] == 175
     strict = asyncio.run(RAGEvaluator().recommend_k(truth, [1, 3, 10, 20], ladder(100), tolerance=0.008))
     assert strict.k == 10
@@ -246,7 +246,7 @@ def test_recommend_k_returns_smallest_k_within_tolerance():
 def test_recommend_k_few_queries_returns_larger_k():
     truth = [(str(i), "right") for i in range(1, 11)]
     advice = asyncio.run(RAGEvaluator().recommend_k(truth, [1, 10], ladder(10), tolerance=0.1))
-    assert advice.k == 10  # a loss of 1 in 10 is within the tolerance, but not with confidence
+    assert advice.k == 10  # the loss of 0.1 is within the tolerance, but its upper bound is not
 
 
 def test_recommend_k_few_queries_without_loss_returns_largest_k():

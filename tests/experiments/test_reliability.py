@@ -1,4 +1,4 @@
-"""Repeated trials: golden vectors, subsets counted one by one, coverage by simulation, every ranking kept."""
+"""Reliability over repeated trials: golden values, enumerated subsets, simulated coverage and saved rankings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,10 @@ DATA = Dataset("small", DOCUMENTS, QUERIES, Judgments({query: {f"d{i}": 1} for i
 
 
 class Wavering:
-    """Answers rightly the first time, and from then on as its number says; fails where it is told to."""
+    """A search that finds the document of query `wordN` in call 1 and in calls that divide N.
+
+    It raises an error once for each (N, call) pair in `fails`.
+    """
 
     def __init__(self, fails=()):
         self.asked: dict[str, int] = {}
@@ -59,7 +62,7 @@ class Wavering:
         return [f"d{number}", f"d{20 + time}"] if time == 1 or number % time == 0 else [f"d{20 + time}"]
 
 
-# The figures
+# Pass rates
 
 
 @pytest.mark.parametrize(
@@ -121,7 +124,7 @@ def test_reliability_always_flaky_and_never_by_hand():
     assert math.isnan(reliability({"a": [True], "b": [False]}).agreement)
 
 
-# The intervals
+# Intervals
 
 
 @pytest.mark.parametrize(("m", "passed"), [(30, 30), (30, 0), (30, 17), (8, 7), (200, 199)])
@@ -130,7 +133,7 @@ def test_interval_over_tasks_binary_values_match_clopper_pearson(m, passed):
     values = np.array([[1.0] * passed + [0.0] * (m - passed)])
     low, high = interval_over_tasks(values)
     assert (low[0], high[0]) == pytest.approx((exact.low, exact.high), abs=1e-9)
-    low, high = interval_over_tasks(values * (1 - 1e-9))  # no longer plain yes and no, so that weights are drawn
+    low, high = interval_over_tasks(values * (1 - 1e-9))  # not binary, so the Bayesian bootstrap draws weights
     assert (low[0], high[0]) == pytest.approx((exact.low, exact.high), abs=0.01)
 
 
@@ -166,7 +169,10 @@ TRUTH = {
 
 @pytest.mark.parametrize("population", TRUTH)
 def test_interval_over_tasks_covers_at_nominal_level(population):
-    """Of 400 sets of 30 tasks with 3 to 5 trials each; 95% would be 380, and chance alone gives no fewer than 370."""
+    """Simulate 400 sets of 30 tasks with 3 to 5 trials each.
+
+    Nominal coverage is 380 sets (95%); the bound of 370 is lower by 2.3 standard deviations of the simulation.
+    """
     rng = np.random.default_rng(11)
     ks = (1, 2, 3)
     covered = dict.fromkeys(ks, 0)
@@ -217,7 +223,7 @@ def test_interval_over_trials_is_narrower_for_differing_tasks():
 
 
 def test_pass_all_redrawn_trials_have_biased_mean():
-    """Why no bootstrap draws trials inside of tasks: of 2 in 3 it would say 8/27 where pass^3 is 0."""
+    """A bootstrap of trials within tasks is biased: for 2 of 3 successes it gives 8/27, but pass^3 is 0."""
     redrawn = np.random.default_rng(0).binomial(3, 2 / 3, 100_000)
     assert pass_all(3, redrawn, 3).mean() == pytest.approx(8 / 27, abs=0.01)
     assert pass_all(3, 2, 3)[0] == 0.0
@@ -280,7 +286,7 @@ def test_reliability_invalid_arguments_raise_error():
         reliability({})
 
 
-# What trials are read from
+# Inputs
 
 B = '{"task_id":"b","passed":true}\n'
 TWO_OF_B = '{"task":"b","reward":1,"trial":0},{"task":"b","reward":1,"trial":1}]'
@@ -452,7 +458,7 @@ def test_reliability_queries_without_value_are_omitted_and_noted(tmp_path):
         reliability(runs, qrels={"q2": {"b": 0}}, measure="recall@5", convention=skipping)
 
 
-# Rankings of every repeat
+# Saved rankings of repeats
 
 
 def rankings(one):
@@ -500,7 +506,7 @@ def test_run_retrying_failed_queries_keeps_other_repeats(tmp_path):
     assert "w: 2 queries that had failed were run again" in again.notes
     after = rankings(runs_folder.read_run_folder(tmp_path / "w"))
     assert rankings(again.runs["w"]) == after
-    assert after[1].pop("q6") == ("d24",)  # the fourth time that it was asked
+    assert after[1].pop("q6") == ("d24",)  # the fourth call for this query
     assert after[0].pop("q8") == ("d8", "d24")
     assert after == before
 
@@ -574,7 +580,7 @@ def test_reliability_real_collection_matches_enumeration(shared, tmp_path):
     assert found.pass_at[3].value == pytest.approx(np.mean([np.mean([any(one) for one in many]) for many in subsets]))
 
 
-# The report
+# Report
 
 TRIALS = {
     "agent": {"book": [True, False, True], "cancel": [True, True, True], "<b>pay</b>": [False, False, False]},
@@ -620,7 +626,7 @@ def test_reliability_report_writes_every_format_and_json_round_trips(tmp_path):
     files = [tmp_path / f"r.{ending}" for ending in ("html", "json", "csv", "md", "tex")]
     ragauge.report(found, files)
     page, data, rows, markdown, latex = (path.read_text() for path in files)
-    assert "&lt;b&gt;pay" not in page  # it is never flaky, so that no table lists it
+    assert "&lt;b&gt;pay" not in page  # it is never flaky, so no table lists it
     assert 'id="chart-reliability-pass"' in page
     assert to_json(read_record(files[1])) == to_json(found) == data
     assert rows.splitlines()[0].startswith("system,k,pass_at,pass_at_low,pass_at_high,pass_all,")
@@ -638,7 +644,7 @@ def test_reliability_result_of_several_systems_requires_name():
         _ = found.pass_all
 
 
-# The command line
+# Command line
 
 
 def invoke(*arguments):

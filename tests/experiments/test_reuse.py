@@ -1,4 +1,4 @@
-"""Reuse of finished results: built-in systems are reused, a user's own are run again unless reuse is requested."""
+"""Reuse of finished results: built-in systems are reused, user systems are run again unless reuse is requested."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_run_reuse_retries_failed_queries_and_keeps_original_date(tmp_path, inde
 
 @pytest.fixture
 def reused(tmp_path, indexed):
-    """A folder with a new and a reused run of the same queries."""
+    """Create a folder with a new and a reused run; return it, the run dates and the expected note."""
     ragauge.run(QUERIES, {"mine": indexed}, measures=["recall@5"], out=tmp_path / "out", warmup=0)
     systems = {"mine": indexed, "new": lambda query, k: ["d1"]}
     found = ragauge.run(QUERIES, systems, measures=["recall@5"], out=tmp_path / "out", warmup=0, reuse=True)

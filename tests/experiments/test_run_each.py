@@ -1,4 +1,4 @@
-"""One experiment over several datasets: each in its own folder, one table of all, and a failure stops no other."""
+"""One experiment over several datasets: one folder each, a joint table, and failures that do not stop the others."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ FOLDERS = {SMALL: "synthetic_needles_documents=60_queries=12", OTHER: "synthetic
 
 
 def command(*arguments, cwd):
-    """The command in this process, which has loaded everything already; mistakes are raised."""
+    """Run a command in this process, where all modules are loaded; errors are raised."""
     with contextlib.chdir(cwd):
         done = CliRunner().invoke(build_app(), list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -62,7 +62,7 @@ def command(*arguments, cwd):
 
 
 def small(name, right, n=6):
-    """A dataset of n words in which a document answers each query if it is `right`."""
+    """Build a dataset of n queries; `found_by_word` finds the relevant document of the first `right` ones."""
     documents = [Document(f"d{i}", f"word{i}") for i in range(n)]
     queries = {f"q{i}": f"word{i}" for i in range(n)}
     grades = {f"q{i}": {f"d{i if i < right else (i + 1) % n}": 1} for i in range(n)}
@@ -77,7 +77,7 @@ def nothing_found(query, k):
     return []
 
 
-# Python
+# Python function
 
 
 def test_run_each_returns_one_experiment_per_dataset(tmp_path):
@@ -143,7 +143,7 @@ def test_datasets_by_name_uses_dataset_and_folder_names(tmp_path):
     assert list(datasets_by_name("pydocs")) == ["pydocs"]
 
 
-# Measures that a dataset cannot tell
+# Measures that a dataset does not support
 
 
 def test_run_unsupported_measures_are_omitted_before_any_query():
@@ -187,7 +187,7 @@ def test_run_folder_keeps_target_map(tmp_path):
     assert not (tmp_path / "targets.json").exists()
 
 
-# The joint table
+# Joint table
 
 
 def titles_of(table):
@@ -195,7 +195,7 @@ def titles_of(table):
 
 
 def seen_of(**columns):
-    """Overviews of datasets, with these values of `recall@1`: `{system: values of queries}`."""
+    """Build an overview per dataset from `{system: recall@1 of each query}`."""
     overviews = {}
     for name, systems in columns.items():
         n = len(next(iter(systems.values())))
@@ -220,7 +220,7 @@ def test_compute_mean_ranks_matches_scipy_rankdata():
         one={"a": [1, 1, 0, 0], "b": [1, 0, 0, 0], "c": [1, 1, 1, 1]},
         two={"a": [1, 1, 0, 0], "b": [0, 1, 0, 1], "c": [0, 0, 0, 0]},
     )
-    # By hand: in `one` c, a, b; in `two` a and b share the first two places.
+    # Computed by hand: the order is c, a, b in `one`; in `two`, a and b share ranks 1 and 2.
     assert compute_mean_ranks(seen, "recall@1") == {"a": 1.75, "b": 2.25, "c": 2.0}
     found = experiment_set.build_measure_table(seen, "recall@1")
     assert titles_of(found) == ["recall@1", "one", "two", "mean rank"]
@@ -281,7 +281,7 @@ def test_measure_table_narrow_width_drops_last_datasets():
     assert sorted(left) == list(seen)[2:]
 
 
-# The command
+# Command line
 
 
 @pytest.fixture(scope="module")
@@ -454,12 +454,12 @@ def test_cli_run_sigint_in_second_dataset_resumes(tmp_path, monkeypatch):
     told = command(*arguments, cwd=tmp_path)
     assert told.exit_code == 0, told.stderr
     asked = len((tmp_path / "log").read_text().splitlines())
-    # 12 and 20 queries, 5 to warm up for each time that there is something to ask, and the one in flight.
+    # 12 and 20 queries, 5 warm-up queries for each of 3 starts with queries to run, and at most one repeated query.
     assert asked in (12 + 20 + 3 * 5, 12 + 20 + 3 * 5 + 1)
     assert (tmp_path / "runs" / "study" / "summary.csv").exists()
 
 
-# Files
+# Experiment files
 
 
 @pytest.mark.parametrize(

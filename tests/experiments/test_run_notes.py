@@ -1,4 +1,4 @@
-"""What `run` tells beside its numbers: trials, graphs without links, chance, what else is there, and mistakes."""
+"""Notes and errors of `run`: trials, graphs without links, random systems, omitted runs, build times, invalid input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ N = 12
 
 
 def words(links=None, **metadata):
-    """A dataset in which the document dI answers the query qI."""
+    """Build a dataset in which document dI is relevant for query qI."""
     documents = [
         Document(f"d{i}", f"word{i} and word{i + 1}", metadata={**metadata, **({"links": links(i)} if links else {})})
         for i in range(N)
@@ -38,7 +38,7 @@ def words(links=None, **metadata):
 
 
 def lucky(query, k):
-    """The right document, behind none, one or two others; how many is chance."""
+    """Return the relevant document behind a random number of others, 0 to 2."""
     others = [f"x{i}" for i in range(int(query_rng(0, query).integers(0, 3)))]
     return [*others, f"d{query.removeprefix('word')}"][:k]
 
@@ -48,7 +48,7 @@ def second(query, k):
 
 
 def command(*arguments, cwd):
-    """The command in this process; mistakes are raised."""
+    """Run a command in this process; errors are raised."""
     with contextlib.chdir(cwd):
         done = CliRunner().invoke(build_app(), list(arguments))
     if done.exception is not None and not isinstance(done.exception, SystemExit):
@@ -67,7 +67,7 @@ def drawn(tmp_path_factory):
 
 
 def by_hand(found):
-    """The reciprocal rank in every trial and query, read from the rankings."""
+    """Compute the reciprocal rank per trial and query from the rankings."""
     rows = []
     for trial in found.runs["lucky"].trials():
         ranks = {
@@ -79,7 +79,7 @@ def by_hand(found):
 
 def test_run_differences_over_trials_match_compare_of_folder(drawn):
     values = by_hand(drawn)
-    assert values.mean() != pytest.approx(values[0].mean())  # or this would show nothing
+    assert values.mean() != pytest.approx(values[0].mean())  # needed to detect use of the first trial only
     row, on_disk = drawn.differences["lucky"], ragauge.compare(str(drawn.folder), baseline="second").find("lucky")
     assert row.difference == pytest.approx(values.mean() - 0.5)
     assert row == on_disk
@@ -90,7 +90,7 @@ def test_run_repr_uses_all_trials_and_scores_use_first(drawn):
     values = by_hand(drawn)
     assert drawn.scores["lucky"].means["mrr@5"] == pytest.approx(values[0].mean())
     assert f"mrr@5 {values.mean():.4f} (n={N})) over 5 trials" in repr(drawn)
-    assert "mrr@5 0.5000 (n=12))\n" in repr(drawn)  # the other has none that differ
+    assert "mrr@5 0.5000 (n=12))\n" in repr(drawn)  # the trials of `second` do not differ
     assert drawn.strata("half")["first"][1]["lucky"] == pytest.approx(values[:, : N // 2].mean())
 
 
@@ -103,11 +103,11 @@ def test_overview_custom_measure_uses_all_trials():
     assert seen.entries["lucky"].means["found_first"].value == pytest.approx((by_hand(found) == 1).mean())
 
 
-# Graphs and chance
+# Graphs and random systems
 
 
 class Letters:
-    """A vector for each text: how often each letter and figure is in it."""
+    """An embedder that counts each letter and digit of a text."""
 
     name = "letters"
 
@@ -137,7 +137,7 @@ def swarm(**options):
             ],
         ),
         (
-            lambda i: [f"d{i + 1}", "gone"],  # the last one's d12 is none either
+            lambda i: [f"d{i + 1}", "gone"],  # d11 links to d12, which does not exist
             ["links"],
             ["13 links of the graph lead to no document, 11 do; run `ragauge graph` for details"],
         ),
@@ -179,7 +179,7 @@ def test_cli_run_equal_notes_of_several_systems_are_merged(tmp_path):
     ]
 
 
-# What is in the folder
+# Contents of the folder
 
 
 @pytest.mark.slow
@@ -220,11 +220,11 @@ def test_run_interrupted_keeps_finished_answers(tmp_path):
     assert len(asked) == N + 1
 
 
-# What building takes
+# Build times
 
 
 def test_system_builder_shared_parts_count_for_every_system(monkeypatch):
-    """A clock that goes by hand: embedding the documents takes 100, linking 10, and nothing else anything."""
+    """Use a simulated clock: embedding the documents takes 100 s, linking 10 s, and everything else no time."""
     clock = [0.0]
     monkeypatch.setattr("ragauge.systems.builder.time.perf_counter", lambda: clock[0])
 
@@ -259,7 +259,7 @@ def test_system_builder_shared_parts_count_for_every_system(monkeypatch):
     assert {name: shop.seconds(name) for name in systems} == {"first": 110, "second": 110, "reranked": 110, "bm25": 0}
 
 
-# Mistakes
+# Errors
 
 
 @pytest.mark.parametrize(
@@ -384,7 +384,7 @@ def test_cli_run_selected_system_includes_referenced_systems(tmp_path):
     whole = "hybrid(of=bm25(b=0.1)+bm25)"
     assert about["description"] == f"pipeline(of={whole}, reranker=mmr(embedder=words))"
     again = command("run", "made.toml", "-s", "words", "-s", "both", "-s", "reranked", cwd=tmp_path)
-    assert "note: reranked: reused; made " in again.stderr  # it is the same, whoever else runs
+    assert "note: reranked: reused; made " in again.stderr  # the other selected systems do not change it
     with pytest.raises(BadInput, match="contains itself"):
         command("run", "made.toml", "-s", "round", cwd=tmp_path)
 

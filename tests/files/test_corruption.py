@@ -97,7 +97,7 @@ def test_read_parquet_flipped_bit_raises_or_reads_same_table():
         corrupt = bytearray(whole.getvalue())
         corrupt[place // 8] ^= 1 << (place % 8)
         try:
-            assert read_parquet(bytes(corrupt)).equals(table), f"bit {place}"  # a flip where nothing is stored
+            assert read_parquet(bytes(corrupt)).equals(table), f"bit {place}"  # this bit stores no data
         except BadInput:
             refused += 1
     assert refused > 0.9 * FLIPS
@@ -118,7 +118,7 @@ def test_gate_run_folder_corrupt_parquet_raises_checksum_error(tmp_path):
 
 
 def system(calls, stop=None):
-    """A system that returns the relevant document, notes every query, and stops the process at one of them."""
+    """Return a system that records its queries, finds the relevant document, and is interrupted at the query `stop`."""
     right = ranked([1] * 30)
 
     def search(query, k):
@@ -131,7 +131,7 @@ def system(calls, stop=None):
 
 
 def interrupted(folder):
-    """Run half of the queries; return the journal."""
+    """Run half of the queries, and return the path of the journal."""
     with pytest.raises(KeyboardInterrupt):
         run(DATA, {"mine": system([], "word15")}, out=folder, warmup=0)
     return folder / "mine" / "journal.jsonl"

@@ -1,4 +1,4 @@
-"""Reading a corpus that is not in order: what is lost is told with its line, and the rest is there."""
+"""Reading of a corpus: formats, field names, and flaws, which are reported while all other documents are read."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ CORPUS_ROWS = [{"_id": "a", "title": "One", "text": "the first text"}, {"_id": "
 
 
 def write_rows(path):
-    """Write a corpus of two documents in the format of the ending."""
+    """Write a corpus of two documents in the format of the file ending."""
     if path.suffix == ".parquet":
         pl.DataFrame(CORPUS_ROWS).write_parquet(path)
         return path

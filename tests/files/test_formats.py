@@ -1,4 +1,4 @@
-"""Every format in and out, what trec_eval reads legally, and what is said about what nobody can read."""
+"""Files of judgments and runs: round trips in every format, valid variants of TREC files, and errors."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ LINES = st.lists(
 
 @given(LINES, st.sampled_from(["", "\n"]))
 def test_read_qrels_matches_splitting_lines(tmp_path_factory, lines, end):
-    """Whatever the bytes: the rows are those of the lines, or the file is refused."""
+    """The rows are those of the split lines; a file with an invalid line is refused."""
     path = tmp_path_factory.mktemp("trec") / "qrels.txt"
     path.write_text("\n".join(lines) + end)
     rows = [line.split() for line in lines if line.split() and not line.split()[0].startswith("#")]

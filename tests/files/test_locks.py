@@ -27,7 +27,7 @@ with hold_folder(sys.argv[1]):
 
 @pytest.fixture
 def other_process():
-    """A function that lets another process hold the lock of a folder; gives the process back."""
+    """Return a function that starts and returns a process that holds the lock of a folder until it is killed."""
     started = []
 
     def hold(folder):
@@ -81,7 +81,7 @@ def test_run_fresh_respects_the_lock_of_another_process(tmp_path, other_process)
         with pytest.raises(BadInput, match=BUSY):
             run(DATA, {"good": GOOD}, out=tmp_path, warmup=0, fresh=fresh)
     assert (place / "journal.jsonl").read_text() == '{"purpose": {}}\n'
-    found = run(DATA, {"other": GOOD}, out=tmp_path, warmup=0)  # another system may be run meanwhile
+    found = run(DATA, {"other": GOOD}, out=tmp_path, warmup=0)  # another system can still be run
     assert list(found.scores) == ["other"]
 
 

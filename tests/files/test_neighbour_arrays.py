@@ -1,4 +1,4 @@
-"""Arrays of neighbour ids, in files and in memory, are scored against the exact ones."""
+"""Arrays of neighbour ids, in files and in memory: recall of the exact neighbours, and errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from vector_file_writers import write_vectors
 
 
 def made(rows=30, depth=100, k=10):
-    """Exact neighbours, found ones with some misses and gaps, and recall@k of each query by hand."""
+    """Return exact neighbours, found neighbours with misses and gaps, and recall@k per query, computed with sets."""
     random = np.random.default_rng(3)
     true = np.array([random.permutation(5_000)[:depth] for _ in range(rows)], np.int32)
     found = true[:, :k].copy()

@@ -1,4 +1,4 @@
-"""Corrupt Parquet files: refused with their name, before polars aborts the process or panics."""
+"""Corrupt Parquet files: refused with the file name before polars panics or aborts the process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragauge.files.readers import read_judgments, read_run
 
 @pytest.fixture
 def data():
-    """Write a small file with texts and numbers of which some are missing."""
+    """Return the bytes of a small Parquet file with a column of texts and a column of numbers, some of them null."""
     table = pl.DataFrame({"query": [f"q{i // 5}" for i in range(40)], "score": [i or None for i in range(40)]})
     out = io.BytesIO()
     table.write_parquet(out)

@@ -1,4 +1,4 @@
-"""Contract of record types: what a command writes is valid by the generated schema, and is read back as it was."""
+"""Record types: JSON output of the commands is valid under the generated schema and round-trips."""
 
 from __future__ import annotations
 

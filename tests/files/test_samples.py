@@ -1,4 +1,4 @@
-"""Samples: read under the names of every tool, written so that each reads them again, refused where they are none."""
+"""Samples: field names of other tools, formats that round-trip, errors for invalid samples, and findings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def written(tmp_path, text, name="samples.jsonl"):
     return str(path)
 
 
-# Names
+# Field names
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_samples_unknown_fields_are_kept_as_metadata():
 
 
 def test_samples_deepeval_context_is_not_retrieved_context():
-    """There it is what should have been; taking it for retrieved would make any retriever perfect."""
+    """DeepEval's `context` is the ideal context; as retrieved context, it would make any retriever perfect."""
     (golden,) = samples_from([{"input": "?", "expected_output": "!", "context": ["ideal"]}])
     assert golden.contexts is None
     assert golden.metadata == {"context": ["ideal"]}
@@ -169,7 +169,7 @@ def test_samples_random_text_round_trip(samples, form):
 
 
 def test_write_samples_ragas_has_names_of_single_turn_sample(tmp_path):
-    """Names and kinds of ragas 0.4.3's SingleTurnSample, which its `from_jsonl` was seen to read."""
+    """Names and types of SingleTurnSample in ragas 0.4.3, whose `from_jsonl` was verified to read them."""
     path = tmp_path / "samples.jsonl"
     write_samples([FULL, BARE], str(path), "ragas")
     first, second = (json.loads(line) for line in path.read_text().splitlines())
@@ -181,7 +181,7 @@ def test_write_samples_ragas_has_names_of_single_turn_sample(tmp_path):
 
 
 def test_write_samples_deepeval_has_names_of_llm_test_case(tmp_path):
-    """Names of DeepEval 4.3.1's LLMTestCase; `add_test_cases_from_json_file` wants the answer's name in every row."""
+    """Names of LLMTestCase in DeepEval 4.3.1; `add_test_cases_from_json_file` requires `actual_output` in every row."""
     path = tmp_path / "samples.json"
     write_samples([FULL, BARE], str(path), "deepeval")
     first, second = json.loads(path.read_text())
@@ -194,7 +194,7 @@ def test_read_samples_csv_cells_with_json_or_python_lists(tmp_path):
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow(["user_input", "retrieved_contexts", "response"])
-    writer.writerow(["When?", str(["it's 1887", 'a "b"']), "1887"])  # what ragas's own to_csv writes
+    writer.writerow(["When?", str(["it's 1887", 'a "b"']), "1887"])  # format of to_csv in ragas
     writer.writerow(["When?", json.dumps(["it's 1887", 'a "b"']), "1887"])
     writer.writerow(["When?", "one plain text", "1887"])
     path = written(tmp_path, out.getvalue(), "samples.csv")
@@ -251,7 +251,7 @@ class Row:
 
 
 class Model:
-    """What a pydantic record looks like from outside."""
+    """Stand-in for a pydantic model."""
 
     model_fields = MappingProxyType(dict.fromkeys(["user_input", "response", "retrieved_contexts", "flaky"]))
 
@@ -284,7 +284,7 @@ def test_samples_from_polars_and_pandas_frames():
     ]
 
 
-# Mistakes
+# Invalid input
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_is_samples_file_rejects_judgments_and_runs(tmp_path):
     assert not is_samples_file(str(tmp_path))
 
 
-# Real ones
+# Real samples
 
 
 def test_samples_from_mtrag_tasks_round_trip(shared, tmp_path):
@@ -394,7 +394,7 @@ def test_samples_from_mtrag_tasks_round_trip(shared, tmp_path):
     assert [one.context_ids for one in again] == [one.context_ids for one in samples]
 
 
-# The command line
+# Command line and findings
 
 
 def test_cli_convert_samples_by_format_or_file_ending(tmp_path):

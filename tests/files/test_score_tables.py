@@ -1,4 +1,4 @@
-"""Scores that somebody has already: tables of many shapes and rig's reports, and what is refused in them."""
+"""Per-query scores from tables and from reports of rig: accepted forms, direction of measures, and errors."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def message_of(path):
     return str(told.value)
 
 
-# What is read
+# Accepted tables
 
 
 def test_compare_swarm_table_over_queries_and_seeds(tmp_path):
@@ -123,7 +123,7 @@ def test_read_scores_ignores_blank_lines(tmp_path):
         assert known["t"].per_query["mrr"] == {"q1": 1.0, "q2": 0.0}
 
 
-# Which way is better
+# Direction of measures
 
 
 def test_is_lower_better_follows_unit_in_cost_name():
@@ -150,7 +150,7 @@ def test_is_lower_better_unknown_name_is_none():
 
 
 def liars(tmp_path, measure, header="run,query,measure,value", state=""):
-    """Two tables of scores: `honest` has 0.1 and `liar` 0.9 of a measure, on 12 queries."""
+    """Write two tables with scores of 12 queries: `honest` has about 0.1 per query, `liar` about 0.9."""
     tables = {"honest": 0.1, "liar": 0.9}
     return [
         written(
@@ -189,7 +189,7 @@ def test_gate_uses_given_direction(tmp_path):
     assert invoke("gate", liar, "-b", honest, *lower).exit_code == 1
     assert invoke("gate", honest, "-b", liar, *lower).exit_code == 0
     assert invoke("gate", liar, "-b", honest, "--higher-is-better", "wer", "-r", "wer not worse").exit_code == 0
-    assert invoke("gate", honest, "-r", "wer <= 0.5").exit_code == 0  # a limit states what is good by itself
+    assert invoke("gate", honest, "-r", "wer <= 0.5").exit_code == 0  # an absolute limit needs no direction
     rules = written(tmp_path / "gate.toml", 'rules = ["wer not worse"]\nlower_is_better = ["wer"]\n')
     assert invoke("gate", liar, "-b", honest, "--rules", rules).exit_code == 1
     assert not ragauge.gate(liar, "wer rise <= 0.1", baseline=honest, lower_is_better=["wer"])
@@ -202,7 +202,7 @@ def test_gate_uses_direction_column_of_table(tmp_path):
     done = invoke("compare", honest, liar, "-b", "honest")
     assert "wer against honest: worse: liar" in done.stdout
     assert "direction unknown" not in done.stderr
-    honest, liar = liars(tmp_path, "hallucination", header, ",no")  # stated data outrank the name
+    honest, liar = liars(tmp_path, "hallucination", header, ",no")  # a stated direction overrides the name
     assert invoke("gate", liar, "-b", honest, "-r", "hallucination not worse").exit_code == 0
 
 
@@ -314,7 +314,7 @@ def test_read_scores_two_judges_of_one_system_raises_error(tmp_path):
     assert [one.judge for one in read_scores(by_seed)[0]["a"].values()] == ["gpt", "claude"]
 
 
-# What is refused
+# Invalid tables
 
 
 @pytest.mark.parametrize(

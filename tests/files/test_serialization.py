@@ -1,4 +1,4 @@
-"""Results as JSON data and back."""
+"""Results as JSON data: round trips, declared forms, schemas, and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening files: limits on lines and on decompressed files."""
+"""Input files: limits on the length of lines and on decompressed sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Folders and caches that an earlier version wrote: work is resumed, and nothing is computed or paid for again."""
+"""Folders and caches of earlier versions: runs are resumed, and stored results and replies are reused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ STORED = Path(__file__).parent / "stored"
 
 @pytest.fixture
 def stored(tmp_path):
-    """A copy of the stored folders; databases are stored as SQL text."""
+    """Return a copy of the stored folders, with databases built from their SQL text."""
     place = tmp_path / "stored"
     shutil.copytree(STORED, place)
     for text in place.rglob("*.sql"):
@@ -69,7 +69,7 @@ def test_judge_stored_replies_are_reused_without_request(stored, monkeypatch):
         chat="openai:test@http://127.0.0.1:36621/v1",
         folder=stored / "judged",
         embedder="words(dimensions=4)",
-        max_calls=3,  # made by the earlier version: no other request is allowed
+        max_calls=3,  # the earlier version made all three: no other request is allowed
     )
     assert {name: values.tolist() for name, values in found.scores.values.items()} == {
         "faithfulness": [1.0],

@@ -1,4 +1,4 @@
-"""Vectors in files: what is written is read again, what is broken is named, and a subset reads no more than itself."""
+"""Vector files: round trips, errors with the place of the flaw, and subsets that read no further rows."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_read_hdf5_invalid_file_or_missing_h5py_raises_error(tmp_path, monkeypat
 
 
 def _corrupt_attribute(path: Path) -> None:
-    """Set the stored length of the attribute `distance` to 0: libhdf5 loops forever when it reads the attribute."""
+    """Set the stored length of the attribute `distance` to 0, which makes libhdf5 loop forever when it reads it."""
     data = bytearray(path.read_bytes())
     at = data.index(b"euclidean", data.index(b"GCOL")) - 8
     assert data[at] == 9

@@ -1,4 +1,4 @@
-"""Fusion: against ranx, by hand, and what must hold for any rankings."""
+"""Fusion: results of ranx, values computed by hand, and properties of random rankings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ RANX_NEEDS |= {
 
 
 def random_runs(seed: int, *, runs: int = 3, queries: int = 4, docs: int = 30):
-    """Runs without equal scores, the queries in ranx's order; each ranking has some of the documents."""
+    """Build judgments and runs without ties, with queries in the order of ranx and some of the documents each."""
     rng = random.Random(seed)
     made = []
     for _ in range(runs):
@@ -58,7 +58,7 @@ def random_runs(seed: int, *, runs: int = 3, queries: int = 4, docs: int = 30):
 
 
 def transitive(run_count: int, docs: int, seed: int):
-    """Rankings of all documents that differ little, so that majorities agree on an order."""
+    """Build rankings of all documents, each with two neighbours swapped, so that majorities agree on an order."""
     rng = random.Random(seed)
     lists = []
     for _ in range(run_count):
@@ -69,7 +69,7 @@ def transitive(run_count: int, docs: int, seed: int):
     return lists
 
 
-# ranx is the oracle -----------------------------------------------------------------------------------------------
+# Comparison with ranx ---------------------------------------------------------------------------------------------
 
 SCALES = [None, "min-max", "max", "sum", "zmuv", "rank", "min-max-inverted", "borda"]
 ASKED = """
@@ -94,14 +94,14 @@ for line in sys.stdin:
 
 
 def jobs():
-    """Every method with every normalisation on rankings without equal scores, for three runs and for two."""
+    """Yield jobs of every method and normalisation on rankings without ties, for three runs and for two."""
     for at, (method, scale, count) in enumerate(product(METHODS, SCALES, (3, 2))):
         learns = METHODS[method].training is not None
         if scale == "borda" and METHODS[method].input_kind != "scores":
-            continue  # after borda ranx takes ranks from the order of a set, which is another one each time
+            continue  # after borda, ranx ranks documents in the order of a set, which varies
         if "condorcet" in method:
             if count == 2:
-                continue  # where votes are level ranx takes the order of a set, too
+                continue  # ranx also sorts documents with tied votes in the order of a set
             several = [transitive(3, 12, seed) for seed in range(at, at + 4)]
             runs = [{f"q{q}": lists[i] for q, lists in enumerate(several)} for i in range(3)]
         else:
@@ -117,7 +117,7 @@ def jobs():
 
 @pytest.fixture(scope="module")
 def ranx_says():
-    """What ranx answers."""
+    """Return pairs of a job and its result in ranx."""
     pytest.importorskip("ranx")
     asked = list(jobs())
     done = subprocess.run(
@@ -151,7 +151,7 @@ def test_fuse_runs_matches_ranx(method, ranx_says):
 
 def test_find_method_accepts_names_of_ranx():
     assert len(METHODS) == 25
-    assert len(NORMALISATIONS) == 9  # those 7, `none`, and one for live hybrids
+    assert len(NORMALISATIONS) == 9  # 7 of ranx, `none`, and `min-max-found` for live hybrids
     for name, row in METHODS.items():
         assert find_method(name.replace("_", "-").upper()) is row
     assert find_method("CombMNZ") is find_method("comb_mnz") is METHODS["mnz"]
@@ -175,7 +175,7 @@ def test_fusion_docs_match_method_and_norm_tables():
         assert f"| `{name}` | {scale.description} |" in page
 
 
-# By hand ----------------------------------------------------------------------------------------------------------
+# Values computed by hand ------------------------------------------------------------------------------------------
 
 BM25 = {"a": 12.0, "b": 9.0, "c": 4.0}
 DENSE = {"c": 0.9, "a": 0.8, "d": 0.5}
@@ -195,10 +195,10 @@ DENSE = {"c": 0.9, "a": 0.8, "d": 0.5}
         ("min", {}, {"a": 0.75, "b": 0.625, "d": 0.0, "c": 0.0}),
         ("isr", {}, {"a": 2 * (1 + 1 / 4), "c": 2 * (1 / 9 + 1), "b": 1 / 4, "d": 1 / 9}),
         ("log_isr", {}, {"a": 1.25 * math.log(2), "c": (1 / 9 + 1) * math.log(2), "d": 0.0, "b": 0.0}),
-        # Four candidates; each ranking gives 4, 3, 2 and the document that it lacks the 1 that is left.
+        # Four candidates: each ranking gives 4, 3 and 2 points, and the document that it lacks gets the remaining 1.
         ("bordafuse", {}, {"a": 7.0, "c": 6.0, "b": 4.0, "d": 3.0}),
         ("rbc", {"phi": 0.5}, {"a": 0.75, "c": 0.625, "b": 0.25, "d": 0.125}),
-        # a and c are level (1:1), both beat d; a beats b, c and b are level, b and d too.
+        # a and c tie (1:1), and both beat d. a beats b. c and b tie, and b and d tie.
         ("condorcet", {}, {"a": 1 + 0.5 + 1 + 1, "c": 1 + 0.5 + 0.5 + 1, "b": 1 + 0.5 + 0.5, "d": 1 + 0.5}),
     ],
 )
@@ -212,7 +212,7 @@ def test_condorcet_cyclic_majorities_count_victories():
     circle = [{"a": 3.0, "b": 2.0, "c": 1.0}, {"b": 3.0, "c": 2.0, "a": 1.0}, {"c": 3.0, "a": 2.0, "b": 1.0}]
     assert fuse_query(circle, "condorcet") == {"c": 2.0, "b": 2.0, "a": 2.0}
     assert list(fuse_query(circle, "w_condorcet", weights=[0.5, 0.3, 0.1])) == ["a", "b", "c"]
-    # 0.1 + 0.2 is not 0.3 in floats, but these votes are level
+    # 0.1 + 0.2 is not 0.3 in floats, but these votes tie.
     two = {"a": 2.0, "b": 1.0}
     assert fuse_query([two, two, {"b": 2.0, "a": 1.0}], "w_condorcet", weights=[0.1, 0.2, 0.3]) == {"b": 1.5, "a": 1.5}
 
@@ -255,7 +255,7 @@ def test_norms_of_equal_scores_return_zero(norm):
     assert fuse_query([{"a": 7.0}], "sum", norm) == {"a": 0.0}
 
 
-# What must hold for any rankings ----------------------------------------------------------------------------------
+# Properties of random rankings ------------------------------------------------------------------------------------
 
 rankings = st.lists(
     st.dictionaries(names("d", 9), st.sampled_from([-1.0, 0.0, 0.25, 0.5, 3.0]), max_size=10), min_size=1, max_size=4
@@ -292,7 +292,7 @@ def test_fuse_query_ignores_order_of_unweighted_runs(runs, method):
 def test_fuse_query_ties_are_sorted_by_descending_id():
     assert fuse_query([{"a": 1.0, "b": 1.0}], "isr") == {"b": 1.0, "a": 0.25}
     assert list(fuse_query([{"a": 2.0, "x": 1.0}, {"b": 9.0, "y": 8.0}])) == ["b", "a", "y", "x"]
-    # as distances: the two nearest are level, so ids decide among them too
+    # As distances: the two nearest documents tie, so ids decide their order.
     assert fuse_query([{"a": 1.0, "b": 1.0, "c": 5.0}], "isr", "min-max-inverted") == {"b": 1.0, "a": 0.25, "c": 1 / 9}
 
 
@@ -512,7 +512,7 @@ def test_simplex_weights_start_equal_and_sum_to_1(runs):
     assert all(math.isclose(sum(weights), 1) and len(weights) == runs for weights in grid)
 
 
-# The verbs --------------------------------------------------------------------------------------------------------
+# Function and command ---------------------------------------------------------------------------------------------
 
 
 def test_fuse_accepts_paths_runs_and_dicts_and_names_result(tmp_path):
@@ -549,7 +549,7 @@ def test_tune_requires_one_measure():
 
 @pytest.fixture
 def command(tmp_path):
-    """Run `fuse` in a folder with judgments and two runs."""
+    """Write judgments and two runs to a folder; return a function that runs `fuse` there."""
     rng = random.Random(0)
     (tmp_path / "qrels.txt").write_text("".join(f"q{i} 0 d{rng.randrange(5)} 1\n" for i in range(6)))
     for name, count in (("bm25", 6), ("dense", 5)):

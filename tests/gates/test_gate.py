@@ -1,4 +1,4 @@
-"""Gates: every kind of rule by figures made by hand, and that nothing passes which cannot be told."""
+"""Gates: every kind of rule on constructed scores, and no rule passes if it cannot be evaluated."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def scores(name="run", lower=(), convention="default", judge="", **columns):
-    """Scores made by hand; a measure is a list of values of the queries q0, q1, …"""
+    """Build scores of the queries q0, q1, … from lists of values per measure; `_at_` in a name means `@`."""
     n = max(map(len, columns.values()))
     values = {m.replace("_at_", "@"): np.array(column, float) for m, column in columns.items()}
     unscored = {
@@ -59,7 +59,7 @@ def scores(name="run", lower=(), convention="default", judge="", **columns):
 
 
 def first(run, rule, **settings):
-    """The check of the only rule that is given."""
+    """Return the check of a single rule."""
     return ragauge.gate(run, rule, **settings).checks[0]
 
 
@@ -68,7 +68,7 @@ def passes(run, rule, **settings):
 
 
 def timings(milliseconds, status=None, stage=None):
-    """Times of the queries q0, q1, … asked one after the other."""
+    """Build the timings of the queries q0, q1, …, run one after the other."""
     n = len(milliseconds)
     total = [int(one * 1e6) for one in milliseconds]
     return pl.DataFrame(
@@ -86,7 +86,7 @@ def timings(milliseconds, status=None, stage=None):
     )
 
 
-# The grammar
+# Rule grammar
 
 
 def read(text):
@@ -349,7 +349,7 @@ def test_gate_rule_options_override_convention():
     )
 
 
-# Tests
+# Significance tests
 
 NOW = [0.1, 0.5, 0.4, 0.9, 0.3, 0.6, 0.2, 0.5]
 THEN = [0.3, 0.6, 0.6, 0.9, 0.5, 0.6, 0.4, 0.5]
@@ -451,7 +451,7 @@ def test_gate_not_worse_keeps_false_positive_rate():
     assert 0.01 < failed / rounds < 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds)
 
 
-# Parts of the queries
+# Strata
 
 
 def test_gate_rule_applies_to_strata():
@@ -495,7 +495,7 @@ def test_gate_sums_and_geometric_means_of_strata_by_hand():
     assert found.passed
 
 
-# Times
+# Latency
 
 
 def timed(milliseconds, **more):
@@ -591,7 +591,7 @@ def test_paired_permutation_test_keeps_false_positive_rate():
     assert 0 < failed / rounds < 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds)
 
 
-# Nothing passes that cannot be told
+# Rules that cannot be evaluated
 
 QRELS = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 1}}
 WHOLE = {"q1": {"a": 1.0}, "q2": {"b": 1.0}, "q3": {"c": 1.0}}
@@ -785,7 +785,7 @@ def test_gate_several_runs_or_missing_judgments_raise_error():
         ragauge.gate(WHOLE, "mrr >= 0.001")
 
 
-# What cannot be compared
+# Incomparable runs
 
 
 @pytest.mark.parametrize(
@@ -825,7 +825,7 @@ def hits(query, k):
 
 @pytest.fixture(scope="module")
 def experiment(tmp_path_factory):
-    """Two systems over synthetic needles, in a folder."""
+    """Run two systems on a synthetic dataset into a folder."""
     folder = tmp_path_factory.mktemp("runs") / "needles"
     data = "synthetic:needles(documents=60, queries=12)"
     return ragauge.run(data, {"bm25": "bm25", "fixed": hits}, baseline="bm25", k=5, out=folder)
@@ -853,7 +853,7 @@ def test_gate_run_folder_provides_judgments_timings_and_baseline(experiment):
 
 
 def asked_again(*rankings, status=None):
-    """A run whose query q got these rankings, one after the other, and whose query r always the same."""
+    """Build a run with these rankings of query q, one per repeat; query r always has the same ranking."""
     rows = [
         (query, repeat, doc, place + 1, -float(place))
         for repeat, docs in enumerate(rankings)
@@ -1033,12 +1033,12 @@ def test_gate_json_round_trip(tmp_path):
     assert not again.passed
 
 
-# The command
+# Command line
 
 
 @pytest.fixture
 def command(tmp_path):
-    """Run the command in a folder with judgments and runs."""
+    """Write judgments and runs to a folder; return a function that runs `gate` there."""
     queries = [f"q{i}" for i in range(8)]
     (tmp_path / "qrels.txt").write_text("".join(f"{q} 0 a 1\n" for q in queries))
     (tmp_path / "new.run").write_text("".join(f"{q} Q0 a 1 2 new\n{q} Q0 b 2 1 new\n" for q in queries))
@@ -1190,7 +1190,7 @@ def test_ci_examples_are_valid_and_match_docs():
     assert "ragauge gate runs/handbook/mine --rules gate.toml" in " ".join(step.get("run", "") for step in steps)
 
 
-# pytest
+# pytest plugin and incomplete runs
 
 
 def pytest_in(folder, *arguments, **environment):
@@ -1371,11 +1371,11 @@ def test_gate_latency_test_with_too_few_queries_fails():
     assert not ragauge.gate(run, "mean_ms not worse", alpha=0.05, **settings)
 
 
-# Across a change of the corpus
+# Changed corpus
 
 
 def folder_of(tmp_path, name, documents, queries, best=1):
-    """A run folder over a corpus of its own: the relevant document of a query is at rank `best`."""
+    """Create a run folder with its own corpus; the relevant document of each query is at rank `best`."""
     corpus = [Document(f"d{i}", f"word{i}") for i in range(documents)]
     asked = {f"q{i}": f"word{i}" for i in range(queries)}
     grades = {query: {f"d{i}": 1} for i, query in enumerate(asked)}

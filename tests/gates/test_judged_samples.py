@@ -1,4 +1,4 @@
-"""Gates over what was judged: nothing scored fails, what is unscored fails unless a rule says how much may be."""
+"""Gates on judged samples: a run without scores fails, and unscored samples fail unless a rule allows them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUERIES = [f"q{i}" for i in range(10)]
 
 
 def of(values, **more):
-    """Something judged, with these values of faithfulness."""
+    """Build judged samples with these faithfulness values; topics alternate between even and odd."""
     found = judged(scores=scores({FAITHFULNESS: values}, QUERIES[: len(values)], **more), intervals={})
     topics = {one: {"topic": "odd" if i % 2 else "even"} for i, one in enumerate(QUERIES[: len(values)])}
     samples = [replace(found.samples[0], id=name, metadata=metadata) for name, metadata in topics.items()]
@@ -57,7 +57,7 @@ def test_gate_unscored_sample_fails_mean_rule():
     found = checks(of([1.0] * 9 + [NAN]), ["faithfulness >= 0.8"])
     assert not found["faithfulness >= 0.8"].passed
     assert found["faithfulness >= 0.8"].reason == f"1 query has no faithfulness (q9): {MUTE}"
-    assert found["missing <= 0"].passed  # it is there, and not scored
+    assert found["missing <= 0"].passed  # q9 is in the run, but is unscored
 
 
 def test_gate_unscored_allowance_means_over_scored_samples():
@@ -98,7 +98,7 @@ def test_gate_unscored_allowance_applies_to_one_measure():
 
 
 def test_gate_unscored_allowance_applies_in_every_stratum():
-    run = of([1.0, NAN, 1.0, NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # 2 of 10, and 2 of the 5 odd ones
+    run = of([1.0, NAN, 1.0, NAN, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0])  # 2 of 10 samples are unscored, both in topic odd
     found = checks(run, ["faithfulness >= 0.8 by topic", "unscored(faithfulness) <= 20%"])
     assert found["faithfulness >= 0.8 in topic=even"].passed
     assert not found["faithfulness >= 0.8 in topic=odd"].passed

@@ -1,4 +1,4 @@
-"""The cases whose outputs are recorded: command lines, and Python functions where no command can do it."""
+"""Cases whose outputs are recorded: command lines, or Python functions if no command computes the output."""
 
 from __future__ import annotations
 

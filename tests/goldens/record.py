@@ -51,7 +51,7 @@ RENAMED: dict[str, str] = {}
 
 
 def run_case(case: Case) -> Any:
-    """Return the output of a case as data, without what changes from run to run."""
+    """Return the output of a case as data, without the fields that change from run to run."""
     with tempfile.TemporaryDirectory(prefix="ragauge-golden-") as name:
         folder = Path(name)
         for part in ("inputs", "folders"):
@@ -78,7 +78,7 @@ def parse(text: str) -> Any:
 
 
 def parse_cell(text: str | None) -> Any:
-    """Parse a number; anything else stays text."""
+    """Convert a cell to a number if possible; return other text unchanged."""
     try:
         number = float(text or "")
     except ValueError:
@@ -87,7 +87,7 @@ def parse_cell(text: str | None) -> Any:
 
 
 def keep_stable(data: Any, folder: str, stored_timings: bool) -> Any:
-    """Drop unstable fields, and replace the paths of this machine."""
+    """Drop unstable fields, replace sentences with a placeholder, and remove the paths of this machine."""
     if isinstance(data, dict):
         kept = {key: value for key, value in data.items() if is_compared(str(key).lower(), stored_timings)}
         return {key: keep_stable(value, folder, stored_timings) for key, value in kept.items()}
@@ -101,14 +101,14 @@ def keep_stable(data: Any, folder: str, stored_timings: bool) -> Any:
 
 
 def is_compared(key: str, stored_timings: bool) -> bool:
-    """Tell whether a field is the same in every run."""
+    """Return whether a field has the same value in every run and is compared."""
     return key.rpartition(" ")[2] not in ENVIRONMENT and (
         stored_timings or not (key in TIMINGS or key.endswith(("_ms", "_seconds")))
     )
 
 
 def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Yield one line for each value that differs, with its path."""
+    """Yield one line per value that differs, with its path."""
     if isinstance(old, dict) and isinstance(new, dict):
         old = {RENAMED.get(key, key): value for key, value in old.items()}
         for key in [*old, *(key for key in new if key not in old)]:
@@ -145,7 +145,7 @@ def output_file(case: Case) -> Path:
 
 
 def reason_to_skip(case: Case) -> str:
-    """Say why a case cannot be compared on this machine; empty if it can."""
+    """Return why a case cannot be compared on this machine; empty if it can."""
     if case.needs == "pydocs":
         recorded = (HERE / "outputs/PYTHON").read_text(encoding="utf-8").strip()
         return "" if platform.python_version() == recorded else f"recorded with the documentation of Python {recorded}"
@@ -154,13 +154,13 @@ def reason_to_skip(case: Case) -> str:
 
 
 def compare_case(case: Case) -> list[str]:
-    """Run a case and list how it differs from its recorded output."""
+    """Run a case and list its differences from the recorded output."""
     recorded = json.loads(output_file(case).read_text(encoding="utf-8"))
     return list(differences(upgrade(recorded), run_case(case)))
 
 
 def upgrade(recorded: Any) -> Any:
-    """Convert a recorded result of an earlier schema version as the reader of JSON does."""
+    """Convert a recorded result of an earlier schema version, as the JSON reader does."""
     name, _, version = str(recorded.get("schema", "") if isinstance(recorded, dict) else "").partition("/")
     if name not in UPGRADED_SCHEMAS:
         return recorded

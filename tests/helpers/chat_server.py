@@ -1,7 +1,8 @@
-"""A real HTTP server on the loopback address that speaks OpenAI's chat protocol, and misbehaves on purpose.
+"""HTTP server on the loopback address with OpenAI's chat protocol and deliberate faults.
 
-`python tests/chat_server.py --latency 0.05` prints its address and serves until it is ended; `GET /stats` says what it
-was asked. Nothing but the standard library, and little of that: it has to be quicker than what it measures.
+`python tests/helpers/chat_server.py --latency 0.05` prints its address and serves until it is stopped. `GET /stats`
+returns counts of requests and tokens. The server needs only small parts of the standard library, because it must be
+faster than the client that a benchmark measures.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ Sent = tuple[int, dict[str, str], bytes, Fault]
 
 
 class ChatServer:
-    """Settings may be changed and counts read at any time; `misbehave` queues faults, one for each request to come."""
+    """Chat server whose settings can be changed at any time; `misbehave` queues faults, one per future request."""
 
     def __init__(self, answer=None, *, latency: float = 0.0, traits=(), keep: bool = True) -> None:
         self.answer = answer or obliging
@@ -97,7 +98,7 @@ class ChatServer:
         self.forget()
 
     def forget(self) -> None:
-        """Count from the beginning."""
+        """Reset all counts and recorded requests."""
         self.calls = self.prompt_tokens = self.completion_tokens = self.embedded = 0
         self.busy = self.most = 0
         self.asked: list[dict[str, Any]] = []
@@ -116,7 +117,7 @@ class ChatServer:
         return {name: getattr(self, name) for name in names} | {"did": dict(self.did)}
 
     def respond(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Sent:
-        """Status, headers, body, and the fault that says how they are sent."""
+        """Return status, headers, body, and the fault that determines how they are sent."""
         if path.startswith("/stats"):
             return 200, {}, json.dumps(self.stats()).encode(), Fault("")
         if path.endswith("/models"):
@@ -233,7 +234,7 @@ class ChatServer:
 
 
 def failure(fault: Fault, headers: dict[str, str]) -> Sent | None:
-    """The refusal that a fault is, where it is one."""
+    """Return the complete response of a fault, or None if the fault has none of its own."""
     key = headers.get("authorization", "").removeprefix("Bearer ")
     later = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 2))
     slow = _error("Rate limit reached for requests", "rate_limit_exceeded", kind="requests")
@@ -270,7 +271,7 @@ def failure(fault: Fault, headers: dict[str, str]) -> Sent | None:
 
 
 def spoilt(text: str, fault: str) -> str:
-    """A good text as a fault leaves it."""
+    """Return a valid text with the change that a fault makes."""
     if fault in ("truncated", "length"):
         return text[: max(1, len(text) * 2 // 3)]
     if fault == "prose":
@@ -315,7 +316,7 @@ def _token(chances: dict[str, float], top: int) -> dict[str, Any]:
 
 
 def tokens(text: Any) -> int:
-    """About as many as a model would count."""
+    """Estimate the number of tokens of a text: one per four characters, rounded down, plus 1."""
     return len(text) // 4 + 1 if isinstance(text, str) else sum(tokens(str(part)) for part in text)
 
 
@@ -323,7 +324,7 @@ DIMENSIONS = 256
 
 
 def bag_of_words(text: Any) -> list[float]:
-    """Words hashed to places, of length 1; no word at all is the first place."""
+    """Return a unit vector of word counts by hash; a text without words is the first basis vector."""
     row = [0.0] * DIMENSIONS
     for word in re.findall(r"\w+", str(text).lower()) or [""]:
         row[int.from_bytes(hashlib.blake2b(word.encode(), digest_size=4).digest()) % DIMENSIONS if word else 0] += 1.0
@@ -332,7 +333,10 @@ def bag_of_words(text: Any) -> list[float]:
 
 
 def obliging(messages: list[dict[str, Any]], schema: dict[str, Any] | None) -> str:
-    """A reply that obeys whatever schema it is given, in the request or in words; the same for the same messages."""
+    """Return a reply that satisfies the schema of the request or, if it has none, the last schema in the messages.
+
+    Without any schema the reply is "yes". Equal messages get equal replies.
+    """
     asked = "\n".join(_text(one.get("content")) for one in messages)
     schema = schema or _schema_in(asked)
     if schema is None:
@@ -349,7 +353,7 @@ def _text(content: Any) -> str:
 
 
 def _schema_in(text: str) -> dict[str, Any] | None:
-    """The last JSON schema that stands in a text."""
+    """Return the last JSON schema in a text, or None."""
     decoder = json.JSONDecoder()
     found, place = None, text.find("{")
     while place >= 0:
@@ -374,7 +378,7 @@ def _made(
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
-        # Within a list the values go by place, so that ids of a closed vocabulary come once each.
+        # Items of a list take the values in order, so that each id of a closed vocabulary appears once.
         return schema["enum"][place] if 0 <= place < len(schema["enum"]) else chance.choice(schema["enum"])
     kind = schema.get("type", "object")
     kind = kind[0] if isinstance(kind, list) else kind
@@ -383,9 +387,9 @@ def _made(
         for name, inner in schema.get("properties", {}).items():
             at = place if name in ("id", "key", "name") and "enum" in inner else -1
             made[name] = _made(inner, definitions, chance, words, at)
-            if name in ("supported_together", "contradicted_by"):  # no source is in two lists
+            if name in ("supported_together", "contradicted_by"):  # a source may be in only one list
                 made[name] = []
-            elif name == "claims" and "id" in made:  # a sentence makes one claim
+            elif name == "claims" and "id" in made:  # one claim per sentence
                 made[name] = made[name][:1]
         return made
     if kind == "array":
@@ -407,7 +411,7 @@ MAX_CLOSE_SECONDS = 10
 
 
 class _Connection(asyncio.Protocol):
-    """HTTP/1.1 with keep-alive: one request at a time, each with a Content-Length."""
+    """HTTP/1.1 connection with keep-alive: one request at a time, each with a Content-Length."""
 
     def __init__(self, server: ChatServer) -> None:
         self._server = server
@@ -489,7 +493,7 @@ def _head(status: int, extra: dict[str, str], length: int) -> bytes:
 
 @contextmanager
 def serving_chat(answer=None, **settings: Any):
-    """A ChatServer in a thread of its own, for as long as the block lasts."""
+    """Run a ChatServer in its own thread until the end of the block."""
     server = ChatServer(answer, **settings)
     loop = asyncio.new_event_loop()
     connections: list[_Connection] = []
@@ -505,9 +509,9 @@ def serving_chat(answer=None, **settings: Any):
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
 
     async def stop() -> None:
-        # A socket that is still open when the loop closes is reported in whichever test runs then. A connection that is
-        # being accepted is a task, which fails without closing its socket if the server is closed before it (Python
-        # 3.11); and an aborted connection is closed in a later turn of the loop.
+        # A socket that is open when the loop closes causes a warning in the test that runs at that time. A connection
+        # that is being accepted is a task: if the server is closed first, the task fails and its socket stays open
+        # (Python 3.11). An aborted connection is closed in a later iteration of the loop.
         for listener in listening.sockets:
             loop.remove_reader(listener.fileno())
         deadline = loop.time() + MAX_CLOSE_SECONDS
@@ -533,7 +537,7 @@ async def _serve(server: ChatServer, port: int) -> None:
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(lambda: _Connection(server), "127.0.0.1", port, backlog=1024)
     server.url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/v1"
-    print(server.url, flush=True)  # noqa: T201 - whoever started it reads this
+    print(server.url, flush=True)  # noqa: T201 - the process that started the server reads it
     await listening.serve_forever()
 
 

@@ -1,6 +1,6 @@
-"""The command line as a user has it: a process in a folder, at 80 columns and without colour.
+"""Commands as a user runs them: each is a process of its own in a given folder, at 80 columns and without colour.
 
-One process loads the libraries, once, and every command is a fork of it: a process of its own that need not load them.
+A fork server loads the libraries once. Every command is a fork of it and need not load them again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ forks.set_forkserver_preload(LOADED)
 
 
 def forked(words: list[str], cwd: Path, env: Mapping[str, str] | None = None, stdin: str | None = None) -> Done:
-    """What `python` does with `words`: a script and its arguments, or `-m` and a module and its arguments."""
+    """Run `python` with `words` in a fork: a script or `-m` and a module, then arguments."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("in", "out", "err")]
         files[0].write_text(stdin or "", encoding="utf-8")
@@ -71,7 +71,7 @@ def _become(words: list[str], cwd: str, env: dict[str, str], files: list[Path]) 
 
 
 def typed(line: str, cwd: Path, env: Mapping[str, str]) -> Done:
-    """What a line does that is typed into a shell; where it only calls `ragauge`, no shell is needed."""
+    """Run a shell command; a plain call of `ragauge` runs in a fork, without a shell."""
     words = shlex.shlex(line, posix=True, punctuation_chars=True)
     words.whitespace_split, words.commenters = True, ""
     program, *arguments = words
@@ -82,7 +82,10 @@ def typed(line: str, cwd: Path, env: Mapping[str, str]) -> Done:
 
 
 def command_in(folder: Path, *first: str, **environment: str) -> Callable[..., Done]:
-    """A function that runs `ragauge`, `first` before whatever it is given; it must end with `code`, and tidily."""
+    """Return a function that runs `ragauge` in a folder, with `first` before its own arguments.
+
+    The function fails if the exit code is not `code` or if standard error contains a traceback.
+    """
 
     def run(*arguments: object, code: int = 0, stdin: str | None = None) -> Done:
         done = forked(

@@ -1,4 +1,4 @@
-"""Lineups made by hand for tests: every figure is known, and none was measured."""
+"""Builder of embedder studies for tests: all values are invented, none was measured."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def mean(value, wide=0.03, n=QUERIES):
 
 
 def means(first):
-    """Every measure, in proportion to the first."""
+    """Return the mean of each measure: `first` times its factor in SCALE, at most 1."""
     return {name: mean(min(1.0, first * share)) for name, share in SCALE.items()}
 
 
@@ -44,7 +44,7 @@ def gap(difference, wide=0.02, p=0.0001, n=QUERIES):
 
 
 def latency(p50, n=QUERIES):
-    """Times that are all alike but for a few slow ones."""
+    """Return a latency distribution in ms with a few slow queries; every value is a multiple of `p50`."""
     return Latency(n, 1.1 * p50, p50, 1.5 * p50, 1.8 * p50, 3 * p50, 0.3 * p50, 0.6 * p50, 5 * p50)
 
 
@@ -54,7 +54,7 @@ def stages(embed, retrieve):
 
 
 def shelves(first, embed, size):
-    """The exact store, PostgreSQL without an index, and with one that is a little worse and faster."""
+    """Return results of exact search, pgvector without an index, and pgvector with a faster, less exact index."""
     flat = 0.4 + size / 500
     return [
         StoreResult(STORES[0], means(first), stages(embed, flat), 0.02, None, 1.0),
@@ -64,7 +64,7 @@ def shelves(first, embed, size):
 
 
 def shrunk(first, dimension):
-    """Both ways at every power of two below the dimension, and what fewer bits leave."""
+    """Return results of PCA and truncation to each power of two below `dimension`, and of smaller number types."""
     found = []
     for size in [one for one in (8, 16, 32, 64, 128, 256, 512, 1024) if one < dimension]:
         kept = 1 - math.exp(-size / 40)
@@ -106,7 +106,7 @@ PROBES = [
 
 
 def tokens(name, *, vocabulary=8000, per_word=1.4, limit=None, truncated=0, unknown=0, lossless=True, **more):
-    """What a tokenizer made of the same texts."""
+    """Return statistics of a tokenizer on a corpus with a fixed number of words and characters."""
     words, characters = 210_000, 1_300_000
     count = round(per_word * words)
     figures = {"mean": count / DOCUMENTS, "p50": 0.7 * count / DOCUMENTS, "p95": 3 * count / DOCUMENTS, "max": 512.0}
@@ -119,7 +119,7 @@ def tokens(name, *, vocabulary=8000, per_word=1.4, limit=None, truncated=0, unkn
 
 
 def entrant(name, first, *, dimension=384, embed=8.0, brittle=0.2, baseline=0.41, **more):
-    """An embedder with something of everything, by its first measure."""
+    """Return an embedder result with all parts filled in; `first` is the mean of its first measure."""
     known = {
         "description": name, "model": name, "trained": True, "dimension": dimension, "bytes_per_vector": 4 * dimension,
         "means": means(first), "differences": {m: gap(share * (first - baseline)) for m, share in SCALE.items()},
@@ -132,7 +132,11 @@ def entrant(name, first, *, dimension=384, embed=8.0, brittle=0.2, baseline=0.41
 
 
 def whole():
-    """Nine entrants, of which one has faults, one has no vectors, and two learned from the corpus; two more failed."""
+    """Return a study of nine systems and two that could not be opened.
+
+    `byt5-small` has embedding failures, and one store of `wordllama` failed. `bm25` and `chance` have no vectors. Two
+    language models, `lstm-bpe` and `lstm-bytes`, were trained on the corpus; `untrained` has random weights.
+    """
     faults = [
         EmbeddingFailure("q17", "query", "failed", "RuntimeError: index out of range in self"),
         EmbeddingFailure("d4", "document", "nan"),
@@ -183,14 +187,14 @@ def whole():
 
 
 def bare(*names, **more):
-    """Embedders of which nothing is known but their names."""
+    """Return a study of embedders that have names but no results; the first is the baseline."""
     return EmbedderStudy(
         "toy", 3, 2, [EmbedderResult(name, name) for name in names], ["ndcg@10"], names[0] if names else "", **more
     )
 
 
 def sheet():
-    """Tokenizers, of which one failed."""
+    """Return a tokenizer study with three results and one failure."""
     rows = [
         tokens("bytes", vocabulary=384, per_word=6.2),
         tokens("bpe(vocabulary=8000)", trained_on="pydocs"),

@@ -1,6 +1,7 @@
-"""An event loop that does not wait: where nothing is left to do but to wait, its clock leaps to the next moment.
+"""Event loop that does not wait: if only timers are pending, its clock advances to the next timer at once.
 
-Pauses, time-outs and back-off can be tested to the millisecond, and take no time. For what has no sockets or threads.
+Tests can check pauses, timeouts and back-off to the millisecond, and take no time. The code under test must not use
+sockets or threads.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class _Leaping(selectors.SelectSelector):
 
 
 def leaping(coroutine):
-    """What a coroutine gives, and the seconds that it would have taken."""
+    """Run a coroutine; return its result and the number of seconds that it would have taken."""
     selector = _Leaping()
     loop = asyncio.SelectorEventLoop(selector)
     loop.time = lambda: selector.now

@@ -1,6 +1,6 @@
-"""A keeper that does everything wrong that it is told to, and everything else right: a journal of JSON lines.
+"""Document store for stress tests that has one chosen fault and is otherwise correct.
 
-`Faulty(path, dimension, fault="drop", at=7)`: the fault befalls the seventh document that is put in.
+`Faulty(path, dimension, fault="drop", at=7)`: the fault affects the seventh document that is stored.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ragauge.core.documents import Document, Hit
 
 
 class Faulty:
-    """A dictionary with a journal; `commit` writes what was put in since the last one, and syncs it."""
+    """Dictionary with a journal of JSON lines; `commit` writes and syncs the documents since the last commit."""
 
     def __init__(self, path, dimension, fault="", at=0, word=""):
         self.fault, self.at, self.word = fault, at, word
@@ -88,18 +88,18 @@ class Faulty:
                 self._befall(document)
             if self.fault == "raise on a word" and self.word in document.text:
                 raise ValueError(f"cannot tokenise {document.id!r}:\n\tunexpected  {self.word}")
-        if self.fault == "eager and slow":  # no fault: what was not promised yet may be there
+        if self.fault == "eager and slow":  # not a fault: documents may be stored before they are committed
             self._write()
             time.sleep(0.15)
 
     def _is_first(self):
-        """Whether no store had the fault before: a file that outlives the store says so."""
+        """Return whether no earlier store had the fault, which the file `word` records across stores."""
         first = not Path(self.word).exists()
         Path(self.word).touch()
         return first
 
     def _run(self):
-        """Count the stores that came to the fault, in a file that outlives them: a byte each."""
+        """Return the number of stores that reached the fault so far; the file `word` has one byte per store."""
         with Path(self.word).open("ab") as runs:
             runs.write(b".")
         return Path(self.word).stat().st_size

@@ -1,4 +1,4 @@
-"""Something judged, made by hand for tests: every verdict is known, and nobody was asked."""
+"""Builder of judged samples for tests: all verdicts are invented, no judge was called."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MUTE = "the judge's reply could not be read"
 
 
 def scores(columns, queries, reasons=None, *, judge=MODEL, run="toy", convention="default"):
-    """Scores from a column of values for each measure; what is NaN has a reason."""
+    """Return scores from one column of values per measure; each NaN has a reason, MUTE by default."""
     values = {name: np.array(column, dtype=float) for name, column in columns.items()}
     unscored = {
         name: {q: (reasons or {}).get((name, q), MUTE) for q, v in zip(queries, column, strict=True) if math.isnan(v)}
@@ -41,7 +41,11 @@ def scores(columns, queries, reasons=None, *, judge=MODEL, run="toy", convention
 
 
 def judged(**changes):
-    """Four samples: one is good, one has a contradicted and an absent claim, one could not be read, one refuses."""
+    """Return four judged samples.
+
+    All claims of q1 are supported. q2 has a contradicted and an unsupported claim. Replies of the judge for q3 could
+    not be read. q4 is a refusal.
+    """
     samples = [
         Sample(
             "q1",
@@ -150,13 +154,13 @@ def judged(**changes):
 
 
 def lexical(**changes):
-    """The same, judged by words."""
+    """Return the samples of `judged` as scored by the lexical judge, without costs and robustness checks."""
     found = judged(judge="lexical", identity={"judge": "lexical"}, ledger=(), robustness=())
     return replace(found, scores=replace(found.scores, judge="lexical"), **changes)
 
 
 def many(n, *, chunks=5, length=900):
-    """So many samples, with five long chunks each, of which every hundredth could not be read."""
+    """Return `n` judged samples with long chunks; in one of 100 samples the reply of the judge could not be read."""
     rng = np.random.default_rng(0)
     words = [f"word{i}" for i in range(3000)]
 

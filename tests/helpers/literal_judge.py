@@ -1,8 +1,9 @@
-"""A model that takes everything literally, so that verdicts can be worked out by hand.
+"""Chat model that compares texts literally, so that its verdicts can be worked out by hand.
 
-A sentence claims what stands in it, at " and " in two; a source bears out a claim whose words it holds, and is against
-one that it holds with a "not"; a passage is useful if it holds the last word of the question; the questions are
-the first line of the answer with a question mark. It reads the fences as a model does, and knows nothing else.
+Claims: a sentence is one claim, or several separated by " and ". Support: a source supports a claim if it contains the
+words of the claim in a row. It contradicts the claim if it contains them only after its "not" is removed. Usefulness: a
+passage is useful if it contains the last word of the question. Generated questions: the first line of the answer with a
+question mark. The texts are read from the fences of the prompt, and nothing else is used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ def plain(text: str) -> str:
 
 
 def answer(messages: Any, schema: Any) -> str:
-    """What it replies to messages as ragauge writes them."""
+    """Return the reply to the messages that ragauge writes for any task of a judge."""
     user = messages[1]["content"]
     blocks = {name: text for _, name, text in FENCE.findall(user)}
     if schema is not None and "enum" in schema:

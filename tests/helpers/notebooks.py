@@ -1,6 +1,6 @@
-"""Runs notebooks without Jupyter: cells by `exec`, the last expression of a cell shown as Jupyter shows it.
+"""Execution of notebooks without Jupyter: the value of the last expression of a cell is an output, as in Jupyter.
 
-python tests/helpers/notebooks.py records the outputs of all example notebooks again.
+`python tests/helpers/notebooks.py` runs all example notebooks and stores their outputs again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NOTEBOOKS = sorted((Path(__file__).parents[2] / "examples" / "notebooks").glob("
 
 
 def run_notebook(notebook):
-    """Run the code cells in the current folder; return the outputs of each, as a notebook stores them."""
+    """Run the code cells in the current folder; return the outputs of each cell in the notebook format."""
     names = {"__name__": "__main__"}
     return [_run_cell("".join(cell["source"]), names) for cell in notebook["cells"] if cell["cell_type"] == "code"]
 

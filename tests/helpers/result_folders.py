@@ -1,4 +1,4 @@
-"""Folders as `run` writes them, made for tests: a system that returns the right document at known ranks."""
+"""Run folders for tests: systems that return the relevant document at known ranks, run with fixed dates."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG_AGO = 1_700_000_000_000_000_000
 
 
 def ranked(ranks):
-    """A system that returns the right document of the i-th query at the i-th rank, behind others."""
+    """Return a system that puts the relevant document of the i-th query at rank `ranks[i]`, after other documents."""
 
     def search(query, k):
         place = int(query.strip().removeprefix("word"))
@@ -29,7 +29,7 @@ def ranked(ranks):
 
 
 def scores_csv(scores):
-    """Scores by query as the table that `run` writes."""
+    """Return scores per query as the CSV table that `run` writes."""
     rows = [
         ",".join([name, query, measure, format_exact(value), str(one.is_lower_better(measure)).lower()])
         for name, one in scores.items()
@@ -40,7 +40,7 @@ def scores_csv(scores):
 
 
 def made(folder, systems, *, day, data=DATA, machine=None, convention="default", **how):
-    """Run systems into a folder, with scores, as if it had been on a day of November long since written."""
+    """Run systems into a folder with scores, dated to a day of November 2026 and with old file times."""
     found = run(data, systems, measures=["mrr@10", "recall@10"], out=folder, convention=convention, warmup=0, **how)
     (folder / "scores.csv").write_text(scores_csv(found.scores), encoding="utf-8")
     for path in folder.glob("*/manifest.json"):
@@ -53,6 +53,6 @@ def made(folder, systems, *, day, data=DATA, machine=None, convention="default",
 
 
 def settle(folder):
-    """Make everything in a folder old, what is scored older than the scores."""
+    """Set all file times of a folder to LONG_AGO, and those of scores.csv to one second later."""
     for path in folder.rglob("*"):
         os.utime(path, ns=(LONG_AGO, LONG_AGO + 10**9 * (path.name == "scores.csv")))

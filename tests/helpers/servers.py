@@ -1,4 +1,4 @@
-"""Real HTTP servers on the loopback address, each for as long as a test needs it."""
+"""HTTP servers on the loopback address, each of which runs until the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 @contextmanager
 def serving(answer):
-    """Give the address of a server whose POSTs get `answer(body, headers)`: status, JSON or bytes, headers if any."""
+    """Yield the address of a server that replies to a POST with `answer(body, headers)`.
+
+    The answer is a status, then JSON data or bytes, then optional headers.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -26,7 +29,7 @@ def serving(answer):
             for name, value in (more[0] if more else {}).items():
                 self.send_header(name, value)
             self.end_headers()
-            with suppress(ConnectionError):  # a client may refuse the rest
+            with suppress(ConnectionError):  # a client may close the connection early
                 self.wfile.write(data)
 
         def log_message(self, *_):
@@ -34,7 +37,7 @@ def serving(answer):
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, request, client_address):
-            if not isinstance(sys.exception(), ConnectionError):  # a client that was killed
+            if not isinstance(sys.exception(), ConnectionError):  # the client closed the connection or was killed
                 super().handle_error(request, client_address)
 
     server = Server(("127.0.0.1", 0), Handler)

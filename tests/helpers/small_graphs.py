@@ -1,4 +1,4 @@
-"""Small graphs for tests of walkers: texts that are vectors, and links that are said."""
+"""Small graphs for tests of graph systems: each text encodes a vector, and the links are given."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ragauge.systems.graph_corpus import LinkedCorpus
 
 
 class Points:
-    """Texts that are vectors: "1 0" is the vector (1, 0)."""
+    """Embedder that reads a vector from a text: "1 0" is the vector (1, 0)."""
 
     name = "points"
 
@@ -20,7 +20,7 @@ class Points:
 
 
 class Said:
-    """Links as they are said."""
+    """Graph builder that returns the given links."""
 
     name = "said"
 
@@ -36,7 +36,10 @@ QUERY = "1 0"
 
 
 def ground(likeness, *links, metadata=None):
-    """Documents a, b, c, … with these cosines to QUERY, and links (one, other, weight) between them by number."""
+    """Return a corpus of documents a, b, c, … with the given cosines to QUERY and the given links.
+
+    A link is (one, other, weight), with document numbers from 0. More than 26 documents are named d0000, d0001, …
+    """
     texts = [f"{cosine!r} {float(np.sqrt(max(0, 1 - cosine**2)))!r}" for cosine in map(float, likeness)]
     names = [chr(ord("a") + i) if len(texts) <= 26 else f"d{i:04}" for i in range(len(texts))]
     held = metadata or [{} for _ in texts]
@@ -49,12 +52,12 @@ def ids(hits):
 
 
 def fits(counts, expected):
-    """The p-value of a chi-squared test."""
+    """Return the p-value of a chi-squared test of counts against expected probabilities."""
     from scipy.stats import chisquare
 
     return chisquare(counts, np.asarray(expected) * np.sum(counts)).pvalue
 
 
 def build(factory, corpus, **options):
-    """A walker from flat options, as the builder of systems makes it."""
+    """Create a walker from flat options, as the system builder does."""
     return read_parameters(factory).call(options, {"corpus": corpus})

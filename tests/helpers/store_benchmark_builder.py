@@ -1,4 +1,4 @@
-"""Sweeps made by hand for tests: every figure is known, and none was measured."""
+"""Builder of store benchmarks for tests: all values are invented, none was measured."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ CALM = ClockCheck(0.002, 0, 0.0)
 
 
 def latency(mean, n=300, p99=None):
-    """Times that are all alike but for a few slow ones."""
+    """Return a latency distribution in ms with a few slow queries; `p99` is twice the mean by default."""
     slow = 2 * mean if p99 is None else p99
     return Latency(n, mean, mean, 1.2 * mean, 1.5 * mean, slow, 0.1 * mean, 0.5 * mean, 2 * slow)
 
 
 def point(store, recall, ms, *, build=None, search=None, name="", seconds=1.0, memory=6_000_000, disk=None, **more):
-    """One configuration: recall and mean milliseconds, and what else matters."""
+    """Return a measured configuration with a recall and a mean latency in ms; `more` sets other fields."""
     made = BuildCost(10_000, 0.2 * seconds, 0.8 * seconds, disk, memory, 12.0, 3.0, {"version": "1.2.3", "threads": 1})
     quality = {RECALL: recall, "recall(of=k)@10": recall, "recall@10": recall / 10, "precision@10": recall}
     quality |= {"precision(of=retrieved)@10": recall, "mrr@10": 0.9}
@@ -45,12 +45,12 @@ def load(rate, p99, service, *, clients=1, qps=None):
 
 
 def sweep(*points, **more):
-    """A benchmark of these points."""
+    """Return a benchmark of these configurations."""
     return StoreBenchmark("toy", 10_000, 128, 100, "l2", 10, points, RECALL, truth="numpy", repeats=3, **more)
 
 
 def whole(*, relevance=True):
-    """A sweep with something of everything."""
+    """Return a benchmark with all parts filled in: nine configurations, and two that failed."""
     graph = {"m": 16, "ef_construction": 200}
 
     def told(value):
@@ -97,6 +97,6 @@ def whole(*, relevance=True):
 
 
 def doubted(found):
-    """The same, with nothing to be believed."""
+    """Return a copy of a benchmark in which the times of every configuration are unreliable."""
     clock = ClockCheck(0.002, 900, 0.2, ("900 involuntary switches",))
     return replace(found, points=[replace(one, clock=clock) for one in found.points])

@@ -1,4 +1,4 @@
-"""Every store that goes through the contract: how it is made so generously that it must find nearly everything."""
+"""Vector stores of the contract tests, each with options that make it find nearly all true neighbours."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ METRICS = ("cosine", "l2", "ip")
 
 @dataclass(frozen=True)
 class Case:
-    """One store in one shape."""
+    """One vector store with one set of options."""
 
     store: str
     """Its name in the table of plug-ins."""

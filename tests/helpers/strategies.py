@@ -16,7 +16,7 @@ def judgments(low: int = 0, high: int = 3, docs: int = 12):
 
 
 def runs(docs: int = 12, *, tied: bool | None = None):
-    """Runs of up to four queries; scores often tie, unless told otherwise."""
+    """Runs of up to four queries; scores tie often if `tied`, never if it is False, and both kinds occur if None."""
     few = st.integers(0, 3).map(float)
     many = st.integers(-(10**6), 10**6).map(lambda i: i / 1024)
     score = few if tied else many if tied is not None else st.one_of(few, many)

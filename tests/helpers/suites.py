@@ -1,4 +1,4 @@
-"""Suites of tests: which markers make a test expensive, and which tests get one by what they use."""
+"""Test suites: the markers of expensive tests, derived from the fixtures and stores that a test uses."""
 
 from __future__ import annotations
 

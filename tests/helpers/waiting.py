@@ -1,4 +1,4 @@
-"""Wait for a state of another process or thread, so that no test depends on the speed of the machine."""
+"""Waiting for a state of another process or thread, so that no test depends on the speed of the machine."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ PATIENCE_S = 120.0
 
 
 def wait_until(condition: Callable[[], object], state: str, timeout_s: float = PATIENCE_S) -> None:
-    """Wait until `condition()` holds; fail with the `state` that was not reached."""
+    """Wait until `condition()` is true; fail with the name of the `state` after `timeout_s` seconds."""
     end = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < end, f"not within {timeout_s:g} s: {state}"
@@ -18,7 +18,7 @@ def wait_until(condition: Callable[[], object], state: str, timeout_s: float = P
 
 
 def wait_while_running(process: object, condition: Callable[[], object], state: str) -> None:
-    """Wait until `condition()` holds; fail at once if the process has ended before."""
+    """Wait until `condition()` is true; fail at once if the process ends first."""
 
     def reached() -> bool:
         if condition():

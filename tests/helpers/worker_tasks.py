@@ -1,4 +1,4 @@
-"""Work for other processes, which import it from here; and a cluster whose workers can be killed."""
+"""Tasks for worker processes, which import this module, and a Dask cluster whose workers can be killed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ragauge.core.errors import BadInput
 
 @dataclass
 class Workers:
-    """A real cluster on this machine: processes with one thread each."""
+    """Dask cluster on this machine: worker processes with one thread each."""
 
     cluster: Any
     client: Any
@@ -26,13 +26,13 @@ class Workers:
 
     @property
     def address(self) -> str:
-        """Where its scheduler is."""
+        """Address of the scheduler."""
         return str(self.cluster.scheduler_address)
 
     def kill(self, n: int) -> int:
-        """Kill so many of the processes without a word; others come in their place. How many were alive.
+        """Kill up to `n` worker processes with SIGKILL and return their number; the cluster replaces them.
 
-        All are to be there first: one that is killed while it starts is not replaced.
+        All workers must be running first, because a worker that is killed while it starts is not replaced.
         """
         self.client.wait_for_workers(len(self.cluster.workers), timeout=60)
         until = time.monotonic() + 60
@@ -48,14 +48,15 @@ class Workers:
 
 @contextmanager
 def working(n: int = 2) -> Iterator[Workers]:
-    """So many workers, gone at the end."""
+    """Start a cluster of `n` workers, which is closed at the end of the block."""
     import logging
 
     import dask
     from distributed import Client, LocalCluster
 
     with (
-        # Whoever is away when this time after an earlier loss is over would be given up for good.
+        # This long after a loss Dask removes the worker for good if it is absent. With a short time, that check could
+        # coincide with the restart after a later kill.
         dask.config.set({"distributed.deploy.lost-worker-timeout": "1h"}),
         LocalCluster(
             n_workers=n, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
@@ -66,7 +67,7 @@ def working(n: int = 2) -> Iterator[Workers]:
 
 
 class Summing:
-    """Adds a part to the sum of what it holds."""
+    """Task that returns the sum of its numbers plus the argument, after `seconds`."""
 
     def __init__(self, size: int, seconds: float = 0.0) -> None:
         self.numbers = np.arange(size, dtype=np.float64)
@@ -95,5 +96,5 @@ def deadly(part: int) -> int:
 
 
 def touch(path: str) -> None:
-    """Leave a mark."""
+    """Create an empty file, which shows that the task ran."""
     open(path, "w").close()

@@ -1,4 +1,4 @@
-"""Runs the shell steps of the example workflow as GitHub Actions would, in a repository on this machine."""
+"""Execution of the shell steps of the example workflow, as in GitHub Actions but in a local repository."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IDENTITY = {f"GIT_{role}_{what}": "a@b.c" for role in ("AUTHOR", "COMMITTER") fo
 
 
 class WorkflowRepository:
-    """A Git repository with the files of examples/ci, and a folder of programs that has `ragauge`."""
+    """Git repository for the files of examples/ci, with a folder of programs that contains `ragauge`."""
 
     def __init__(self, folder):
         self.folder, self.summary, self.programs = folder / "repository", folder / "summary.md", folder / "programs"
@@ -43,7 +43,7 @@ class WorkflowRepository:
         self.git("commit", "-q", "-m", message)
 
     def run_steps(self, base):
-        """Run the steps of a pull request; return exit codes by the name of the step."""
+        """Run the steps of a pull request; return the exit code of each step by its name."""
         workflow = yaml.safe_load((ROOT / "examples" / "ci" / "gate.yml").read_text())
         environment = {
             **os.environ,

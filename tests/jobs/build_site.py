@@ -28,7 +28,7 @@ MARKUP = re.compile(r"\[/?[a-z]+\]")
 
 
 def assemble_pages() -> None:
-    """Copy the pages of docs/, of the repository and of benchmarks/, and write the reference."""
+    """Copy the pages of docs/, the repository root and benchmarks/, and write the notebook and reference pages."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.copytree(ROOT / "docs", SOURCE)
     (SOURCE / "benchmarks").mkdir()
@@ -49,7 +49,7 @@ def assemble_pages() -> None:
 
 
 def describe_notebook(path: Path) -> Iterator[str]:
-    """Yield a notebook as a page: its texts, its code, and its outputs as stored."""
+    """Yield the Markdown of a notebook: its texts, its code and its stored outputs."""
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
@@ -69,7 +69,7 @@ def describe_notebook(path: Path) -> Iterator[str]:
 
 
 def rewrite_links(page: Path) -> str:
-    """Point links at the places of the site; links to source files become code."""
+    """Rewrite the links of a page for the layout of the site; links to source files become code."""
     depth = len(page.relative_to(SOURCE).parts) - 1
     up = "../" * depth
 
@@ -118,7 +118,7 @@ def describe_commands() -> Iterator[str]:
 
 
 def describe_exit_codes() -> Iterator[str]:
-    """Yield the table of exit codes, which is that of ARCHITECTURE.md."""
+    """Yield the page of exit codes, with the table of ARCHITECTURE.md."""
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     table = re.search(r"^## Exit codes\n+(\|.*?)\n\n", text, re.DOTALL | re.MULTILINE)
     if table is None:
@@ -127,7 +127,7 @@ def describe_exit_codes() -> Iterator[str]:
 
 
 def escape_cell(text: str) -> str:
-    """Escape a text for a cell of a Markdown table; code between backticks stays as it is."""
+    """Escape a text for a cell of a Markdown table; code between backticks is unchanged."""
     parts = re.split(r"(`[^`]*`)", text)
     return "".join(
         part if part.startswith("`") else html.escape(part, quote=False).replace("|", "\\|") for part in parts
@@ -155,7 +155,7 @@ def describe_schemas() -> Iterator[str]:
 
 
 def find_broken_links(site: Path) -> list[str]:
-    """Return the links of all pages whose file or anchor does not exist, and everything loaded from elsewhere."""
+    """Return links with a missing file or anchor, and resources that pages load from other servers."""
     pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
     anchors = {page: set(re.findall(r'\sid="([^"]+)"', text)) for page, text in pages.items()}
     broken = []

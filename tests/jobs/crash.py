@@ -3,9 +3,9 @@
     python tests/jobs/crash.py 20 --seed 7           # 20 kills per command; without a seed, a random one is printed
     python tests/jobs/crash.py 5 --only judge,run    # some of the commands only
 
-Each command runs once without interruption. Then, in an empty folder, it is killed with SIGKILL at random moments, its
-main process alone or all its processes, and run again each time until it ends. The results are compared without times,
-requests to servers are counted, and no temporary file may be left.
+Each command runs once without interruption. Then it runs in an empty folder and is killed with SIGKILL at random
+moments: its main process alone, or all its processes. After each kill it runs again; the last run is not killed. The
+results must be equal apart from times, the requests to servers are counted, and no temporary file may remain.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
 
 @contextmanager
 def search_server() -> Iterator[tuple[str, Callable[[], int]]]:
-    """Serve searches: the documents of the dataset in an order that depends on the query alone."""
+    """Serve searches of the dataset: the order of the documents depends only on the query."""
     lock, count = threading.Lock(), [0]
 
     def answer(body: dict[str, Any], _: Any) -> tuple[int, Any]:
@@ -194,7 +194,7 @@ JOBS = {
 
 
 class Workplace:
-    """A folder with inputs, a cache and a temporary folder of its own, in which one command runs."""
+    """Folder in which one command runs, with its own inputs, cache and temporary folder."""
 
     def __init__(self, folder: Path, words: list[str]) -> None:
         self.folder, self._words = folder, words
@@ -227,16 +227,16 @@ class Workplace:
             )
 
     def finish(self) -> str:
-        """Run the command to its end; return an error, or nothing if it succeeded."""
+        """Run the command to its end; return an error message, empty if it succeeded."""
         process = self.start()
         code = process.wait(timeout=TIMEOUT_S)
         err = (self.folder / "stderr").read_text()
         return "" if code == 0 and "Traceback" not in err else f"exit code {code}: {err[-500:]}"
 
     def kill_repeatedly(self, kills: int, duration_s: float, rng: random.Random) -> Iterator[str]:
-        """Start and kill the command at random moments; stop if it ends before it is killed."""
+        """Start and kill the command at random moments, and describe each kill; stop if the command ends first."""
         for _ in range(kills):
-            # Most kills come after the libraries are loaded, when there is something to lose.
+            # Most kills come after the libraries are loaded, when the command has results to lose.
             seconds = rng.uniform(0.3 if rng.random() < 0.8 else 0.0, 0.98) * duration_s
             group = rng.random() < 0.5
             process, began = self.start(), time.monotonic()
@@ -250,7 +250,7 @@ class Workplace:
             yield f"{'all processes' if group else 'main process'} after {seconds:.2f} s"
 
     def result(self, job: Job) -> Any:
-        """Read what must be equal."""
+        """Read the result that must equal that of the uninterrupted run."""
         return job.result(self.folder, (self.folder / "stdout").read_text(encoding="utf-8"))
 
     def leftovers(self) -> list[str]:
@@ -260,9 +260,9 @@ class Workplace:
 
 
 def crash(command: str, kills: int, seed: int, folder: Path) -> Iterator[Outcome]:
-    """Kill a command `kills` times in series of a few, and yield the outcome of each series."""
+    """Kill a command `kills` times, in series of up to KILLS_PER_SERIES, and yield the outcome of each series."""
     job, rng = JOBS[command], random.Random(f"{command} {seed}")
-    # One server for all series: its address is a part of the results.
+    # One server for all series, because its address is part of the results.
     with job.server() if job.server else no_server() as (url, requests):
         words = [word.replace("{url}", url) for word in job.words]
         place = Workplace(folder / f"{command}-0", words)
@@ -279,7 +279,7 @@ def crash(command: str, kills: int, seed: int, folder: Path) -> Iterator[Outcome
             place = Workplace(folder / f"{command}-{series}", words)
             done = list(place.kill_repeatedly(min(kills, KILLS_PER_SERIES), duration_s, rng))
             kills -= len(done)
-            duration_s = min(duration_s, place.ended_after_s or duration_s)  # the machine may be quieter now
+            duration_s = min(duration_s, place.ended_after_s or duration_s)  # the machine may be less busy now
             failure = place.finish()
             made, allowed = requests() - before, baseline + job.repeated * len(done)
             problems = [failure] if failure else [f"left behind: {name}" for name in place.leftovers()]
@@ -294,7 +294,7 @@ def crash(command: str, kills: int, seed: int, folder: Path) -> Iterator[Outcome
 
 @contextmanager
 def no_server() -> Iterator[tuple[str, Callable[[], int]]]:
-    """Stand for the server of a command that needs none."""
+    """Yield an empty address and a count of 0 requests, for a command without a server."""
     yield "", lambda: 0
 
 

@@ -14,6 +14,6 @@ class FenceDoctests(griffe.Extension):
     """Put the doctests of every docstring into fences, because brackets in them would be read as links."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite the docstring of an object."""
+        """Fence the doctests in the docstring of an object."""
         if obj.docstring is not None:
             obj.docstring.value = DOCTEST.sub(lambda m: f"```python\n{m[0].rstrip()}\n```\n", obj.docstring.value)

@@ -1,11 +1,10 @@
-"""Hostile input: mutated files and folders of every format, read by the commands and readers that take them.
+"""Fuzzing: mutated files and folders of every format, read by the commands and readers that take them.
 
     python tests/jobs/fuzz.py 2000 --seed 7      # 2,000 inputs; without a seed, one is chosen and printed
     python tests/jobs/fuzz.py --again 7:123      # one input again, with its traceback; its files are kept
 
-Each input is a valid file or folder, changed in one to three places, and one command or reader that gets it. The only
-exceptions allowed are those of `ragauge.core.errors`. Child processes do the work, because a library can abort the
-process.
+Each input is a valid file or folder with one to three changes, read by one command or reader. Only exceptions of
+`ragauge.core.errors` are allowed. The inputs are read in child processes, because a library can abort its process.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ MEMORY = 12 << 30
 """Bytes of address space: a reader that asks for more fails."""
 
 
-# --- Seeds -----------------------------------------------------------------------------------------------------------
+# --- Seed files ------------------------------------------------------------------------------------------------------
 
 
 def write_seeds(folder: Path) -> None:
@@ -142,7 +141,7 @@ def write_seeds(folder: Path) -> None:
 
 
 def _write_results(folder: Path) -> None:
-    """Write the results of commands as files that `report` reads again."""
+    """Write results of commands as JSON files, which `report` reads."""
     for name, line in {
         "lint": "lint inputs/dirty.jsonl",
         "novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --embedder words",
@@ -155,7 +154,7 @@ def _write_results(folder: Path) -> None:
 
 
 def _write_caches(folder: Path) -> None:
-    """Write the files that ragauge keeps for itself."""
+    """Write a reply cache, an embedding cache and an unfinished run folder."""
     from ragauge.core.protocols import Reply
     from ragauge.judging.reply_cache import CachedReply, ReplyCache
     from ragauge.models.embedders import CachedEmbedder
@@ -172,7 +171,7 @@ def _write_caches(folder: Path) -> None:
 
 
 class _Letters:
-    """A tiny embedder."""
+    """Embedder with two dimensions: the length of a text and its number of the letter a."""
 
     name = "letters"
     dimension = 2
@@ -187,7 +186,7 @@ class _Letters:
 
 
 class Target(NamedTuple):
-    """A seed and one use of it."""
+    """A seed file, and one command or reader that takes it."""
 
     seed: str
     use: str | Callable[[str], Any]
@@ -195,7 +194,7 @@ class Target(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """How often it is chosen: slow commands seldom."""
+        """Relative frequency of this target: lowest for slow commands."""
         slow = ("audit", "report", "run", "graph", "gain", "calibrate", "novelty", "judge")
         return 20 if not isinstance(self.use, str) else 1 if self.use.split()[0] in slow else 10
 
@@ -249,8 +248,8 @@ _answered = 0
 
 
 def first_document_or_stop(query: str, k: int) -> list[str]:
-    """Answer five queries, then be interrupted, so that the run stays unfinished."""
-    global _answered  # noqa: PLW0603 - a system has no other memory here
+    """Answer five queries, then raise KeyboardInterrupt, so that the run stays unfinished."""
+    global _answered  # noqa: PLW0603 - the system is a function without other state
     _answered += 1
     if _answered > 5:
         raise KeyboardInterrupt
@@ -270,7 +269,7 @@ def run_system(path: str, system: Callable[[str, int], list[str]]) -> None:
 
 
 def resume_run(path: str) -> None:
-    global _answered  # noqa: PLW0603 - a system has no other memory here
+    global _answered  # noqa: PLW0603 - the system is a function without other state
     _answered = -100
     run_system(path, first_document_or_stop)
 
@@ -282,7 +281,7 @@ def read_own_dataset(path: str) -> None:
 
 
 def targets() -> Iterator[Target]:
-    """List every format with the commands that read it."""
+    """Yield every format with each command or reader that takes it."""
     judgments = ["qrels.txt", "qrels.csv", "qrels.tsv", "qrels.jsonl", "qrels.json", "qrels.parquet"]
     judgments += ["rig.jsonl", "beir.tsv", "bare.tsv", "qrels.txt.gz", "inputs/kb"]
     for seed in judgments:
@@ -424,7 +423,7 @@ def change_lines(data: bytes, rng: random.Random) -> bytes:
 
 
 def change_json(data: bytes, rng: random.Random) -> bytes:
-    """Change one value of a JSON file, or of one line of it."""
+    """Change one value of a JSON file, or of one line of a JSON Lines file."""
     try:
         return dump(replace_value(json.loads(data), rng))
     except (ValueError, RecursionError):
@@ -443,7 +442,7 @@ def dump(value: Any) -> bytes:
 
 
 def replace_value(value: Any, rng: random.Random) -> Any:
-    """Replace, remove or add one value somewhere inside."""
+    """Replace, remove, rename or duplicate one value at a random depth."""
     if isinstance(value, dict) and value and rng.random() < 0.85:
         key = rng.choice(list(value))
         kind = rng.random()
@@ -495,7 +494,7 @@ def change_parquet(data: bytes, rng: random.Random) -> bytes:
         out = io.BytesIO()
         table.write_parquet(out)
         return out.getvalue()
-    except BaseException:  # the mutation was not possible (polars may panic): another one is
+    except BaseException:  # this mutation is impossible (polars may panic): change bytes instead
         return change_bytes(data, rng)
 
 
@@ -542,7 +541,7 @@ _COMMANDS: dict[str, Any] = {}
 
 
 def call(words: list[str]) -> None:
-    """Run a command in this process; exceptions come out as they are."""
+    """Run a command in this process and let its exceptions pass."""
     from ragauge.cli.app import load_command
     from ragauge.cli.failures import CarriedException
 
@@ -556,14 +555,14 @@ def call(words: list[str]) -> None:
 
 
 def is_allowed(error: BaseException) -> bool:
-    """Whether ragauge may raise this; Typer's own errors are those of options."""
+    """Return whether ragauge may raise this error; errors of Typer are those of command-line options."""
     from ragauge.core.errors import RagaugeError
 
     return isinstance(error, RagaugeError) or type(error).__module__.startswith(("typer", "click"))
 
 
 def try_input(seeds: Path, place: Path, seed: int, index: int) -> tuple[str, BaseException | None]:
-    """Make one input and use it; return the name of the target, and what was raised that must not be."""
+    """Create and read one input; return the name of its target and the exception that is not allowed, if any."""
     rng = random.Random(f"{seed}:{index}")
     target = choose_target(rng)
     shutil.rmtree(place, ignore_errors=True)
@@ -597,7 +596,7 @@ def choose_target(rng: random.Random) -> Target:
 
 
 def work(seeds: Path, seed: int, first: int, last: int, step: int) -> None:
-    """Try every `step`-th input; one line of JSON before and after each."""
+    """Try every `step`-th input; write a JSON line before each input, and one after each failure."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -626,7 +625,7 @@ def _give_up(*_: Any) -> None:
 
 
 class Failure(NamedTuple):
-    """An input that raised something else, or ended the process."""
+    """An input that raised an exception that is not allowed, or ended the process."""
 
     index: int
     target: str
@@ -660,7 +659,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _lane(folder: Path, seed: int, first: int, last: int, step: int) -> list[Failure]:
-    """Keep a child process at work; one that dies is replaced, and its input has failed."""
+    """Try every `step`-th input in a child process; if it dies, the input failed and a new child continues."""
     found: list[Failure] = []
     at = first
     while at < last:
@@ -685,7 +684,7 @@ def _lane(folder: Path, seed: int, first: int, last: int, step: int) -> list[Fai
 
 
 def again(text: str) -> None:
-    """Try one input again in this process."""
+    """Try the input `SEED:INDEX` again in this process and print its traceback."""
     seed, index = map(int, text.split(":"))
     folder = Path(tempfile.mkdtemp(prefix="ragauge-fuzz-"))
     os.environ.update(_environment(folder))

@@ -1,4 +1,4 @@
-"""Install a built wheel or sdist into an empty environment, and use it as a newcomer would.
+"""Install a built wheel or sdist into an empty environment and run the first examples of a new user.
 
 python tests/jobs/smoke_package.py dist/ragauge-0.1.0-py3-none-any.whl
 """
@@ -20,7 +20,7 @@ RUN = "q1 Q0 d1 1 0.9 a\nq2 Q0 d3 1 0.7 a\n"
 
 
 def run(folder: Path, *words: str | Path) -> str:
-    """Run a program in a folder, and return what it prints."""
+    """Run a program in a folder and return its standard output; exit if it fails."""
     done = subprocess.run(list(map(str, words)), cwd=folder, capture_output=True, text=True, timeout=900, check=False)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -28,7 +28,7 @@ def run(folder: Path, *words: str | Path) -> str:
 
 
 def readme_example() -> str:
-    """Return the first Python example of the README, with its printed values as assertions."""
+    """Return the first Python example of the README; its comments `# -> …` are the expected output."""
     found = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     if found is None:
         sys.exit("README.md has no Python example")
@@ -36,7 +36,7 @@ def readme_example() -> str:
 
 
 def check_wheel(wheel: Path) -> None:
-    """Check that a wheel is small, typed, and has no tests."""
+    """Check that a wheel is small and typed, and contains only the package, without tests."""
     names = zipfile.ZipFile(wheel).namelist()
     if wheel.stat().st_size > MAX_WHEEL_BYTES:
         sys.exit(f"{wheel.name} has {wheel.stat().st_size:,} bytes, more than {MAX_WHEEL_BYTES:,}")

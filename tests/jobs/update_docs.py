@@ -1,7 +1,7 @@
-"""Run the examples of documentation pages and write what they print into the pages.
+"""Run the examples of documentation pages and write their output into the pages.
 
-Usage: `python tests/jobs/update_docs.py docs/lint.md …`; without a page, all pages. Review the difference before you
-commit it: a changed number is a defect, a changed sentence may be intended.
+Usage: `python tests/jobs/update_docs.py docs/lint.md …`; without a page, all pages. Review the differences before you
+commit them: a changed number is a defect, a changed sentence may be intended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from docs_examples import CONSOLE_ENVIRONMENT, PAGES, is_run, mask_dates, split_
 
 
 def update_console_blocks(text: str, folder: Path) -> str:
-    """Return the text of a page with the present output of its commands."""
+    """Return the text of a page with the current output of its commands."""
 
     def update_block(block: re.Match[str]) -> str:
         lines = []
@@ -37,7 +37,7 @@ def update_console_blocks(text: str, folder: Path) -> str:
 
 
 def update_python_blocks(text: str, folder: Path) -> str:
-    """Return the text of a page with the present output of its Python examples in the comments `# -> …`."""
+    """Return the text of a page with the current output of its Python examples in the comments `# -> …`."""
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.S))
     (folder / "block.py").write_text(code)
     done = forked(["block.py"], folder)
@@ -50,7 +50,7 @@ def update_python_blocks(text: str, folder: Path) -> str:
 
 
 def main() -> None:
-    """Update the named pages, or all."""
+    """Update the pages named on the command line, or all pages."""
     for page in sys.argv[1:] or PAGES:
         path = ROOT / page
         before = text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""calibrate: judges whose verdicts are known beforehand, against labels that were written for them."""
+"""Calibration: judges with known verdicts against labels; agreement, biases, corrected means, notes and costs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCHEMA = json_schema(Calibration)
 
 
 class Known:
-    """A judge that bears a claim out where a function of the sample, the claim and the sources says so."""
+    """Judge that supports a claim if a function of sample, claim and sources is true; None leaves it unscored."""
 
     def __init__(self, says):
         self.name = "known"
@@ -61,7 +61,7 @@ def sample(name, label=None, answer="It is so.", contexts=("It is so.",), questi
 
 
 def by_name(task_sample, text, sources):
-    """Good for samples whose name begins with g, bad for b, nothing for n."""
+    """Support the claims of samples whose name begins with g, reject those of b, and give no verdict for n."""
     return {"g": True, "b": False, "n": None}[task_sample[0]]
 
 
@@ -141,7 +141,10 @@ def test_calibrate_judge_below_word_overlap_adds_note():
 
 
 def test_calibrate_thresholds_apply_to_scores_and_labels():
-    """Of two sentences one is borne out: half is good from 0.5 on, not from 0.6 on, and not where people say yes."""
+    """One of two sentences per answer is supported, so every score is 0.5.
+
+    The judge finds the sample good at a threshold of 0.5, but not at 0.6, nor at 1, the default for binary labels.
+    """
     half = [sample(f"s{i}", 2 / 3, "Yes it is. No it is not.") for i in range(4)]
     judge = Known(lambda name, text, sources: text.startswith("Yes"))
     assert calibrate(half, chat=judge).confusion == ConfusionMatrix(4, 0, 0, 0)
@@ -235,7 +238,7 @@ def test_calibrate_unlabelled_samples_enter_corrected_mean():
 
 
 def test_calibrate_non_random_labels_add_note():
-    """Twelve labelled samples are half good to the judge, forty without a label all are."""
+    """The judge finds half of the 12 labelled samples good; of 40 unlabelled samples all (note) or half (no note)."""
     labelled = [sample(f"{'gb'[i % 2]}{i}", float(i % 3 > 0)) for i in range(12)]
     told = "the corrected mean needs labels of random samples"
     all_good = [sample(f"g{i + 50}") for i in range(40)]
@@ -269,7 +272,7 @@ def test_calibrate_equal_questions_widen_accuracy_interval():
 
 @pytest.mark.simulation
 def test_calibrate_equal_questions_widen_every_interval():
-    """A judge that errs, changes its mind and turns with the contexts by question: 40 questions of ten answers each."""
+    """Errors, inconsistency and order bias of the judge depend on the question: 40 questions with ten answers each."""
     rng = np.random.default_rng(6)
     wrong, turns, moody, good = (rng.random(40) < share for share in (0.3, 0.3, 0.3, 0.6))
     two = ("First.", "Second.")
@@ -424,7 +427,7 @@ LITERAL = [
 
 
 def test_calibrate_replicates_make_new_calls_and_are_cached(tmp_path):
-    """Two calls for each sample (claims, support): once, again as a replicate, and half of it with contexts turned."""
+    """Each pass needs two calls per sample (claims, support); the pass with reversed contexts needs only the second."""
     chat = ScriptedChat(literal_judge.answer)
     found = calibrate(LITERAL, chat=chat, replicates=2, folder=tmp_path / "kept", threshold=1)
     assert found.confusion == ConfusionMatrix(1, 0, 0, 2)
@@ -432,7 +435,7 @@ def test_calibrate_replicates_make_new_calls_and_are_cached(tmp_path):
     assert found.consistency.same.value == 1.0
     assert found.swap.changed.value == 0.0
     calls = len(chat.asked)
-    assert calls == 3 * 2 + 3 * 2 + 3  # the claims of an answer are the same whatever the order of contexts is
+    assert calls == 3 * 2 + 3 * 2 + 3  # claims do not depend on the order of contexts
     again = calibrate(LITERAL, chat=chat, replicates=2, folder=tmp_path / "kept", threshold=1)
     assert len(chat.asked) == calls
     assert again.figures == found.figures

@@ -1,4 +1,4 @@
-"""What judging took, and limits that are kept before, not after."""
+"""Costs of judging: calls, tokens, prices and estimates, and budgets that are checked before each request."""
 
 from __future__ import annotations
 

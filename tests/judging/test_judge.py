@@ -1,4 +1,4 @@
-"""judge: from samples to scores, through every kind of chat; nothing fails open, nothing is paid for twice."""
+"""`ragauge.judge` with every kind of chat: scores, unscored samples, saved replies, limits, faults and secrets."""
 
 from __future__ import annotations
 
@@ -43,8 +43,10 @@ def means(found):
     return {name: round(value, 6) for name, value in found.scores.means.items()}
 
 
-# Worked by hand. The answer claims: in varn (k1, reference), red (nobody), high (k2 says not). The reference claims: in
-# varn (k1, answer), white (nobody). Useful is whatever holds the word "tower": k1 alone. All questions are the answer.
+# Scores of SAMPLE, computed by hand from the rules of the literal judge.
+# Claims of the answer: in varn (supported by k1 and the reference), red (unsupported), high (contradicted by k2).
+# Claims of the reference: in varn (supported by k1 and the answer), white (unsupported).
+# A chunk is useful if it contains "tower", so only k1 is. Every generated question repeats the answer.
 BY_HAND = {
     "faithfulness": 1 / 3,
     "context_precision": 1.0,
@@ -303,7 +305,7 @@ def test_judge_again_keeps_existing_verdicts(tmp_path):
         for name in ("of_answer", "verdicts"):
             for entry in said.get(name, []):
                 times[entry["id"]] = times.get(entry["id"], 0) + 1
-        # a1 has a verdict at once, a2 at the second time of asking, a3 never in the first session
+        # a1 gets a verdict in the first request, a2 in the second, and a3 in the fourth, so not in the first session
         said["of_answer"] = [
             one for one in said.get("of_answer", []) if times[one["id"]] > {"a1": 0, "a2": 1, "a3": 3}[one["id"]]
         ]
@@ -440,7 +442,7 @@ def test_lexical_judge_makes_no_calls():
 def test_judge_name_depends_on_settings():
     base = judged().judge
     assert judged(chat=ScriptedChat(literal_judge.answer), verdict_format="tokens").judge != base
-    assert judged(measures=["faithfulness"]).judge != base  # the reference is not among the sources then
+    assert judged(measures=["faithfulness"]).judge != base  # without context_recall, the reference is not a source
     assert judged().judge == base
 
 
@@ -459,7 +461,7 @@ def test_judge_works_inside_running_event_loop():
 
 
 class QueueingJudge:
-    """A judge with a lock, which belongs to the event loop of its first use."""
+    """Judge with an asyncio lock, which is bound to the event loop of its first use."""
 
     name = "queueing"
     identity = {"judge": "queueing"}  # noqa: RUF012 - as a user would write it
@@ -670,7 +672,7 @@ def test_judge_default_measures_depend_on_samples():
 def test_judge_max_calls_finishes_whole_samples(tmp_path):
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", (f"it is high {i}",), f"it is {i}") for i in range(60)]
     found = judged(samples, ["faithfulness", "context_recall"], max_calls=60, workers=16)
-    assert found.scores.n["faithfulness"] >= 15  # three calls a sample, and at most four of them unfinished
+    assert found.scores.n["faithfulness"] >= 15  # 3 calls per sample; at most 4 (16 // 4) are unfinished
 
 
 def test_judge_unreachable_endpoint_stops_early():

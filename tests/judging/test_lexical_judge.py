@@ -1,4 +1,4 @@
-"""The judge that only looks at words: every step worked by hand, and that it beats counting words on real answers."""
+"""Lexical judge: words, claims and verdicts of constructed texts, and its AUC on real answers against word overlap."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def support(claim, *chunks, question="", history=(), **sources):
     return say("support", {"a1": claim}, given, question=question, history=history).verdicts["a1"]
 
 
-# Words.
+# Words
 
 
 def test_parse_words_folds_and_stems_word_forms():
@@ -91,7 +91,7 @@ def test_parse_words_decodes_html_entities():
     assert [word.key for word in parse_words("fish &amp; chips")] == ["fish", "chip"]
 
 
-# Claims.
+# Claims
 
 
 def test_extract_claims_splits_sentence_into_phrases():
@@ -215,13 +215,14 @@ def test_extract_claims_keeps_claim_after_refusal():
     assert extract_claims("No, she was a singer in Rome.") == ["she was a singer in Rome."]
 
 
-# Degrees, worked by hand.
+# Support degrees, computed by hand
 
 
 def test_support_degree_weighted_share_by_hand():
     source = prepare_source("The museum opened in Paris.")
     assert support_degree(parse_words("museum opened in Paris"), source.sentences_by_word, NOTHING) == 1.0
-    # opened 1 and Paris 2 are there, the number 3 is not; Paris has one neighbour of two beside it in the source:
+    # Weights: 1 for opened, 2 for Paris, 3 for the number, which the source lacks. Of the two neighbours of Paris in
+    # the claim, one is in the same source sentence. The free weight adds 1 to the numerator and the denominator:
     # (1 + 2 * (.85 + .15 / 2) + 1) / (1 + 2 + 3 + 1)
     assert support_degree(parse_words("opened Paris 1987"), source.sentences_by_word, NOTHING) == pytest.approx(
         3.85 / 7
@@ -231,7 +232,7 @@ def test_support_degree_weighted_share_by_hand():
 
 def test_support_degree_conversation_words_count_half():
     source = prepare_source("It is in Paris.")
-    # museum is not there: 1 of (1 + 1) without, 1 of (.5 + 1) with the question
+    # museum is missing: 1 / (1 + 1), or 1 / (.5 + 1) if it is in the question; the free weight is 1
     assert support_degree(parse_words("museum"), source.sentences_by_word, NOTHING) == 1 / 2
     assert support_degree(parse_words("museum"), source.sentences_by_word, frozenset({"museum"})) == pytest.approx(
         1 / 1.5
@@ -245,7 +246,7 @@ def test_support_degree_scattered_words_count_less():
     assert support_degree(claim, apart.sentences_by_word, NOTHING) == pytest.approx((2 * 0.85 + 1) / 3)
 
 
-# Support.
+# Support
 
 
 def test_lexical_judge_supports_claim_by_matching_chunk():
@@ -342,7 +343,7 @@ def test_lexical_judge_claim_without_words_is_unscored():
     )
 
 
-# Usefulness, questions.
+# Usefulness and questions
 
 
 def test_lexical_judge_chunk_with_question_words_is_useful():
@@ -366,7 +367,7 @@ def test_lexical_judge_question_without_words_is_unscored():
 
 
 def claims_nothing(text):
-    """Whether no sentence of an answer claims anything."""
+    """Return whether no sentence of an answer contains a claim."""
     return not any(map(extract_claims, split_sentences(text)))
 
 
@@ -383,11 +384,11 @@ def test_extract_claims_refusal_answer_has_no_claims():
     assert not claims_nothing("Paris.")
 
 
-# The whole judge.
+# All steps
 
 
 def test_lexical_verdicts_match_the_rules_version():
-    """Verdicts on fixed samples: if this digest changes, give RULES_VERSION a new value, then record both here."""
+    """The digest covers verdicts on fixed samples: if it changes, change RULES_VERSION and record both values here."""
     judged = ragauge.judge(Path(__file__).parents[1] / "goldens" / "inputs" / "samples.jsonl")
     lines = [
         (
@@ -435,12 +436,17 @@ def test_lexical_judge_random_input_returns_stable_verdicts(asked, chunks, quest
                 assert one.probability is None or 0 <= one.probability <= 1
 
 
-# Real answers, those of odd rows. Weights and thresholds were first chosen while looking at all rows, and then varied
-# one at a time over the even ones alone, where nearly all of them are the best; so these figures are a little too kind.
+# Real answers
+#
+# AUC is computed on odd rows. Weights and thresholds were first chosen on all rows. Then each was varied alone on the
+# even rows, where nearly all chosen values are the best. The AUC values are therefore slightly optimistic.
 
 
 def scores(sample, judge):
-    """The share of supported claims, their mean degree, and the share of words that occur somewhere."""
+    """Return the share of supported claims, the mean support degree, and the word overlap of the answer.
+
+    The overlap is the share of its words that occur in the contexts, the history or the question.
+    """
     parts = {f"s{place}": text for place, text in enumerate(split_sentences(sample.answer), 1)}
     found = [claim for some in judge.say(JudgeTask("claims", "s", parts, {})).verdicts.values() for claim in some]
     task = JudgeTask(

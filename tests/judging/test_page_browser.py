@@ -1,4 +1,4 @@
-"""The page of something judged in a real browser: every verdict with its evidence, and no text is ever code."""
+"""HTML page of judged samples in a real browser: verdicts with evidence, filters, layout, and escaped texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def evil(tmp_path_factory):
-    """Everything that somebody else wrote is an attempt to do harm."""
+    """Page of judged samples in which every text and name is an injection attempt."""
     text = " ".join(HOSTILE)
     samples = [
         Sample(f"{text} {i}", text, text, (text, text), text, (text, "k"), (text,), {FAITHFULNESS: 1.0}, {text: text})
@@ -184,7 +184,7 @@ def test_page_hostile_text_is_escaped(evil, opened, size):
     for chip in shown.locator(".chip").all():
         chip.click()
     shown.fill("#explorer-search", HOSTILE[0])
-    shown.evaluate("new Promise(done => setTimeout(done, 100))")  # runs after the search, which waits 60 ms
+    shown.evaluate("new Promise(done => setTimeout(done, 100))")  # resolves after the search, which is delayed by 60 ms
     assert shown.evaluate("window.__x") is None
     assert shown.locator("main img, main script, main svg[onload], main b > b").count() == 0
     assert HOSTILE[1] in shown.text_content("h1")

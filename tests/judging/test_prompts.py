@@ -1,4 +1,4 @@
-"""From tasks to messages: fences that data cannot close, and enums of what was asked."""
+"""Messages of judge tasks: data stays inside fences that it cannot close, and reply schemas list the allowed ids."""
 
 from __future__ import annotations
 

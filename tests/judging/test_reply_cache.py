@@ -1,4 +1,4 @@
-"""Replies on disk: under everything that could change them, one process at a time, through kill -9."""
+"""Reply cache: keys depend on everything that affects a reply, one process holds it, and replies survive kill -9."""
 
 from __future__ import annotations
 

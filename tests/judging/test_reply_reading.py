@@ -1,4 +1,4 @@
-"""Strict reading: what was asked for, once, in shape, counts; nothing is guessed."""
+"""Strict parsing of replies: an entry counts only if it was requested, is unique and follows the schema."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_parse_reply_missing_list_leaves_claims_unscored():
     [
         ([verdict("a1"), verdict("a1", ["k1"])], "several entries for this claim"),
         ([verdict("a1", ["k9"])], "does not follow the schema"),
-        ([verdict("a1", ["answer"])], "does not follow the schema"),  # the text that it was taken from
+        ([verdict("a1", ["answer"])], "does not follow the schema"),  # the text that the claim is from
         ([verdict("a1", ["k1"], ["k1"])], "both supports and contradicts"),
         ([verdict("a1", [], ["k1"], together=["k1", "k2"])], "both supports and contradicts"),
         ([verdict("a1", ["k2"], together=["k1", "k2"])], "supports it both alone and only together with others"),
@@ -73,7 +73,7 @@ def test_parse_reply_missing_list_leaves_claims_unscored():
         (
             [verdict("a1", together=["k1", "reference"])],
             "does not follow the schema",
-        ),  # only contexts are read together
+        ),  # only contexts can support together
         ([{"id": "a1", "reason": "", "supported_by": ["k1"], "contradicted_by": []}], "does not follow the schema"),
         (
             [{"id": "a1", "supported_by": ["k1"], "supported_together": [], "contradicted_by": []}],

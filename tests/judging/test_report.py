@@ -1,4 +1,4 @@
-"""Report of judged samples: summaries, tables, notes and formats. Undefined is never a number."""
+"""Report of judged samples: summaries, tables, notes and formats; undefined values are never shown as numbers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def printed(pieces, width=80):
 
 
 def shown(found, width=80):
-    """The report on a terminal, and the columns that do not fit."""
+    """Return the report as printed on a terminal, and the columns dropped for lack of width."""
     pieces, dropped = render_report(build_report(found), width)
     return printed(pieces, width), dropped
 

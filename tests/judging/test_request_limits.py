@@ -1,4 +1,4 @@
-"""`max_calls` and `max_cost` limit requests: those that fail, probe the request format or are retried count."""
+"""`max_calls` and `max_cost` count every request: failed ones, retries and probes of the request format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FAULTS = [
 
 
 def judged(server, folder=None, **how):
-    """Judge with a limit; a run in which every request failed is over, too."""
+    """Judge the samples; return the BackendFailed error if every request failed."""
     try:
         return ragauge.judge(
             SAMPLES, ["faithfulness"], chat=f"openai:m@{server.url}", folder=folder, timeout=5, **{"patience": 8, **how}

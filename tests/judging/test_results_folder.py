@@ -1,4 +1,4 @@
-"""Something judged on disk: it comes back whole, half of it is not taken for the whole, judges are not mixed up."""
+"""Folders of judged samples: lossless round trip, errors for inconsistent files, and checks before a comparison."""
 
 from __future__ import annotations
 
@@ -234,7 +234,7 @@ def test_score_runs_adds_baseline_folder(tmp_path):
 
 
 def with_texts(**changes):
-    """The same with its fingerprints, after a change of the second sample."""
+    """Judged samples with fingerprints, after a change of sample q2."""
     found = judged()
     samples = [replace(one, **changes) if one.id == "q2" else one for one in found.samples]
     prints = {one.id: one.fingerprint for one in samples}
@@ -258,7 +258,7 @@ def test_compare_changed_question_or_reference_raises(tmp_path):
 def test_compare_changed_answer_or_missing_fingerprint_is_allowed(tmp_path):
     write_judged_folder(with_texts(), tmp_path / "a")
     write_judged_folder(with_texts(answer="It is blue.", question="How  high is it? ", reference=None), tmp_path / "b")
-    write_judged_folder(judged(), tmp_path / "c")  # nobody knows what its samples were
+    write_judged_folder(judged(), tmp_path / "c")  # without fingerprints of its samples
     for name in ("b", "c"):
         found = compare(score_runs([str(tmp_path / "a"), str(tmp_path / name)]))
         assert {one.difference for one in found} == {0.0}
@@ -282,7 +282,7 @@ def test_read_judged_folder_direction_unlike_manifest_raises(folder):
 
 
 def test_read_scores_uses_direction_of_judged_folder(folder):
-    """A table of scores goes the same way as the folder that it is from."""
+    """A table of scores has the measure directions of its folder."""
     known, _ = read_scores(str(folder / SCORES_FILE))
     (table,) = known.values()
     assert not table.direction_unstated
@@ -300,7 +300,7 @@ def test_read_judged_folder_conflicting_fingerprint_raises(tmp_path):
 
 def test_check_same_samples_accepts_more_but_not_fewer_or_others(folder):
     mine = list(judged().samples)
-    fresh = [replace(mine[0], answer="In Rome."), *mine[1:]]  # the system was mended, and answers the same questions
+    fresh = [replace(mine[0], answer="In Rome."), *mine[1:]]  # another answer to the same question
     labelled = [replace(mine[0], labels={"x": 1.0}), *mine[1:]]
     for some in (mine, fresh, [*mine, Sample("q9", "Why?", "So.")], labelled):
         check_same_samples(folder, some)
@@ -311,7 +311,7 @@ def test_check_same_samples_accepts_more_but_not_fewer_or_others(folder):
             check_same_samples(folder, [changed, *mine[1:]])
     with pytest.raises(BadInput, match="holds results of other samples: `q2` is missing"):
         check_same_samples(folder, [mine[0], Sample("q9", "Why?", "So.")])
-    (folder / MANIFEST_FILE).unlink()  # then it is no whole folder, and nobody reads it
+    (folder / MANIFEST_FILE).unlink()  # an incomplete folder is not checked
     check_same_samples(folder, [Sample("q9", "Why?", "So.")])
 
 

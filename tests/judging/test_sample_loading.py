@@ -1,4 +1,4 @@
-"""Samples from runs: what was asked, found and answered, put together again from the folders that `run` wrote."""
+"""Samples from run folders: questions, contexts, answers and references of the queries of a run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ FOUND = {"When was it begun?": ["d1", "d3", "d2"], "Where does it stand?": ["d2"
 
 
 def search(query, k):
-    """A system that fails on one question, and finds nothing for another."""
+    """Return the hits of a system that fails on q3 and finds nothing for q4."""
     return FOUND[query][:k]
 
 
 @pytest.fixture
 def experiment(tmp_path):
-    """A folder that `run` wrote, over a collection that has reference answers for some of its queries."""
+    """Experiment folder written by `run`, on a dataset with reference answers for q1 and q2 only."""
     data = tmp_path / "towers"
     (data / "qrels").mkdir(parents=True)
     rows = [{"_id": name, "title": title, "text": text} for name, (title, text) in DOCUMENTS.items()]

@@ -1,4 +1,4 @@
-"""Verdicts as files: whatever is written is read again, and whatever else is refused with its line."""
+"""Verdict files: verdicts survive a round trip, and an invalid value raises an error with its line."""
 
 from __future__ import annotations
 

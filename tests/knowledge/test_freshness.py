@@ -1,4 +1,4 @@
-"""Freshness: figures by hand and against a naive oracle, sidecars that lie, and gates that fail closed."""
+"""Freshness: rates by hand and by a naive oracle, invalid version files, and gates that fail without evidence."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_version_index_withdrawn_version_keeps_restored_one_current():
 
 
 def test_version_index_restored_version_replaces_all_versions_between():
-    """v3 was withdrawn for v1: what stands between them in time is older than the withdrawal."""
+    """v3 was withdrawn in favour of v1, so v1 also replaces v2, which is older than the withdrawal."""
     ages = VersionIndex(
         [DocumentVersion("v1", "k", 1.0), DocumentVersion("v2", "k", 2.0), DocumentVersion("v3", "k", 3.0, "v1")]
     )
@@ -132,7 +132,7 @@ def test_version_index_replacement_without_row_replaces_older_versions():
 
 
 def test_freshness_20000_versions_replaced_by_one_is_fast():
-    """By looking through the key for each document this would be 200 million steps."""
+    """Searching all versions of the key for each returned document would take 200 million steps."""
     versions = [
         DocumentVersion("d0", "k", 0.0),
         *(DocumentVersion(f"d{i}", "k", float(i), "d0") for i in range(1, 20_000)),
@@ -156,7 +156,7 @@ def test_version_index_cycle_of_times_and_supersession_terminates():
 
 
 def naive(versions, doc, as_of=math.inf):
-    """Whether a document is stale, looking at every pair."""
+    """Return whether a document is stale, by comparing it with every version."""
     by_doc = {one.doc: one for one in versions}
 
     def held(one):
@@ -188,7 +188,7 @@ def naive(versions, doc, as_of=math.inf):
 
 @st.composite
 def sidecars(draw):
-    """Versions of a few documents; each is superseded by a later one of the list at most: there is no circle."""
+    """Draw versions of up to 9 documents; each is superseded only by later ones, so there are no cycles."""
     names = [f"d{i}" for i in range(draw(st.integers(1, 9)))]
     order = draw(st.permutations(names))
     return [
@@ -674,7 +674,7 @@ def test_freshness_experiment_and_run_folder_provide_texts(tmp_path):
     assert not ragauge.gate(str(tmp_path / "runs" / "bm25"), "stale_rate@2 <= 0.999").passed
 
 
-# The command line
+# Command line
 
 
 @pytest.fixture
@@ -745,12 +745,12 @@ def test_cli_freshness_invalid_input_exits_with_2(command):
     assert "run `old` appears more than once" in twice.stderr
 
 
-# A real collection
+# Real dataset
 
 
 @pytest.mark.slow
 def test_freshness_attack_finds_all_revoked_techniques(shared):
-    """The bundle says itself what replaces what; bm25 over all its techniques, revoked ones too, returns some."""
+    """The bundle records replacements of revoked techniques; BM25 over all techniques returns some revoked ones."""
     with gzip.open(shared("attack/enterprise-attack-18.1.stix21.json.gz")) as file:
         objects = json.load(file)["objects"]
     techniques = {one["id"]: one for one in objects if one["type"] == "attack-pattern" and one.get("description")}

@@ -1,4 +1,4 @@
-"""What documents are worth to a knowledge base: worked by hand, against full rebuilding, and against every batch."""
+"""Gain of added documents: values computed by hand, by rebuilding the system, and by trying every batch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ RANKED = {"recall@10": 0.5, "mrr": 0.5}
 
 
 class Overlap:
-    """Finds documents by the words that they share with the query; a document's score is its own business."""
+    """Retriever that scores a document by the words it shares with the query, independently of other documents."""
 
     def __init__(self, documents):
         self.documents = documents
@@ -59,7 +59,7 @@ class Overlap:
 
 
 class Everything(Overlap):
-    """The same, but that documents with nothing in common come as well, at the end."""
+    """Overlap retriever that also returns documents without shared words, after all others."""
 
     def search(self, query, k):
         found = super().search(query, k)
@@ -113,7 +113,8 @@ def test_gain_half_recall_and_full_mrr_is_three_quarters():
 
 def test_gain_terms_queries_and_documents_by_hand():
     found = hand()
-    # apples: old1 was first and stays in the list: recall 1/2 -> 1, mrr 1 -> 1. boats: nothing -> new2 first.
+    # apples: new1 joins old1, and a relevant document stays first: recall 1/2 -> 1, mrr 1 -> 1.
+    # boats: new2 is returned first, after no relevant document before: recall 0 -> 1, mrr 0 -> 1.
     assert [(one.name, one.before, one.after) for one in found.terms] == [
         ("recall@10", pytest.approx(0.5), pytest.approx(1.0)),
         ("mrr@10", pytest.approx(2 / 3), pytest.approx(1.0)),
@@ -131,7 +132,7 @@ def test_gain_terms_queries_and_documents_by_hand():
     assert by_id["new3"].causal == 0.0
     assert by_id["new2"].changes == {"recall@10": pytest.approx(1 / 3), "mrr@10": pytest.approx(1 / 3)}
     assert (by_id["new2"].helped, by_id["new2"].harmed, by_id["new2"].entered) == (["boats"], [], 1)
-    # rig's: grade times the weighted mean of the query's changes.
+    # Definition of rig: grade times the weighted mean of the query's changes.
     assert by_id["new2"].labelled == 2 * 1.0
     assert by_id["new1"].labelled == 1 * 0.25
     assert (by_id["new3"].labelled, by_id["new3"].relevant) == (0.0, 0)
@@ -493,7 +494,7 @@ def test_gain_report_sections_have_short_titles():
 
 def test_gain_queries_with_cancelling_changes_are_listed_as_changed():
     data = made([], {"a": "?", "b": "?"}, {"a": {"x": 1}, "b": {"y": 1}})
-    # x falls from the first place to the second: mrr by 0.5, hit_rate@1 by 1, weighed so that nothing is left.
+    # For query a, x falls from rank 1 to 2: mrr by 0.5, hit_rate@1 by 1. The weights 1 and -0.5 cancel these changes.
     weights = {"mrr": 1.0, "hit_rate@1": -0.5}
     found = gain(lambda q, k: ["x", "z"], lambda q, k: ["z", "x"], dataset=data, weights=weights)
     assert (len(found.changed_queries), found.gained, found.lost) == (1, [], [])
@@ -510,7 +511,7 @@ def test_gain_queries_with_cancelling_changes_are_listed_as_changed():
 
 
 def unreadable(some):
-    """A judge that reads literally, but says nothing that can be read of references with these words."""
+    """Return a literal judge that gives an unreadable reply to prompts with one of these words."""
 
     def reply(messages, schema):
         return "hm" if any(word in messages[1]["content"] for word in some) else literal_judge.answer(messages, schema)
@@ -564,7 +565,8 @@ def test_gain_alone_does_not_depend_on_attribution_and_batch(how):
         before, add=crowd, dataset=data, system=Overlap, weights={"recall@1": 1}, k=1,
         **how,
     )  # fmt: skip
-    # n2 alone takes the place of a: of two relevant documents there is one, before and after. The others put a out.
+    # Added alone, each document displaces a. With n2, one of the two relevant documents is returned before and after.
+    # With n0 or n1, no relevant document is returned.
     assert {one.id: one.alone for one in found.documents} == {"n0": -0.5, "n1": -0.5, "n2": 0.0}
     assert any("alone is approximate: other documents are left out" in note for note in found.notes)
 
@@ -621,7 +623,7 @@ def test_gain_short_run_leaves_undetermined_effects_undefined(tmp_path):
 
 
 class Shaky(Overlap):
-    """Fails at boats where a document is missing; at everything, where another one is."""
+    """Retriever that, once documents are added, fails on boats without new1, and on every query without new3."""
 
     def search(self, query, k):
         there = {one.id for one in self.documents}
@@ -671,7 +673,7 @@ def test_gain_removed_documents_do_not_affect_alone_and_batch(system):
 def test_gain_negative_weight_keeps_sign_of_labelled():
     found = hand(weights={"recall@10": 1.0, "precision@10": -3.0})
     boats = next(one for one in found.changed_queries if one.query == "boats")
-    # Recall rises by 1, precision by 1/10: 1 - 0.3, divided by 4. Grade 2.
+    # Recall rises by 1 and precision by 1/10: 1 - 3/10 = 0.7. Divided by the sum of weights, 1 + 3, times grade 2.
     assert boats.gain == pytest.approx(0.7)
     assert {one.id: one.labelled for one in found.documents}["new2"] == pytest.approx(2 * 0.7 / 4)
 

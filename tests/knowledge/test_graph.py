@@ -1,4 +1,4 @@
-"""The verb `graph`: distances, what lies within reach, and whether links follow the answers, against oracles."""
+"""`graph`: distances, reachable documents and relevance of links, by hand and compared with NetworkX and SciPy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from ragauge.systems.graph_walkers import GraphFlowSettings, PageRank
 
 
 class Angles:
-    """Texts are degrees: the nearer two numbers, the more alike; what is no number has no direction."""
+    """Embedder that reads a text as an angle in degrees; a text that is not a number has a zero vector."""
 
     name = "angles"
 
@@ -55,7 +55,7 @@ class Angles:
 
 
 class Given:
-    """Links pairs of documents by their ids."""
+    """Graph builder that links given pairs of document ids."""
 
     def __init__(self, name, *pairs):
         self.name = name
@@ -147,14 +147,16 @@ def test_graph_reach_of_chain_by_hand():
     found = looked_at()
     (reach,) = found.reach
     one, two = reach.queries
-    # From a, the first of query one: b 1, c 2, d 3, e and f further, g never. The seed of query two is g, alone.
+    # The seed of query one is a: b is 1 link away, c 2, d 3, e and f further, and g is unreachable.
+    # The seed of query two is g, which has no links.
     assert one.relevant == (1, 0, 1, 0, 0, 1)
     assert one.others == (0, 1, 0, 1, 2, 0)
     assert one.plain == (1, 1, 2, 2)
     assert two.relevant == (0, 0, 0, 0, 0, 1)
     assert two.others == (1, 0, 0, 0, 0, 5)
     assert two.plain == (0, 0, 0, 0)
-    # c is nearer than three of b, d, e, f, and g than none: 3/8; f of query two ties with all.
+    # Query one: of the other documents b, d, e and f, c is nearer than three and g than none: 3/8.
+    # Query two: f ties with all: 1/2.
     assert reach.nearer.value == pytest.approx((3 / 8 + 1 / 2) / 2)
     assert reach.near.value == pytest.approx((1 / 2 + 0) / 2)
     assert reach.near_others.value == pytest.approx((1 / 4 + 0) / 2)
@@ -168,7 +170,7 @@ def test_graph_reach_of_chain_by_hand():
 
 def test_graph_plain_search_uses_as_many_documents_as_walk():
     within = looked_at(graph=Given("leap", "ag"), max_queries=1).reach[0].within
-    # Within a link of a is g, which is an answer; the two most like the query are a and b, which is none.
+    # g is one link from the seed a, and relevant. Plain search for two documents returns a and b; b is not relevant.
     assert [(one.documents, one.recall.value, one.plain.value) for one in within[:2]] == [
         (1.0, pytest.approx(1 / 3), pytest.approx(1 / 3)),
         (2.0, pytest.approx(2 / 3), pytest.approx(1 / 3)),
@@ -192,7 +194,7 @@ def test_graph_kinds_degrees_and_hubs_by_hand():
 def test_graph_link_relevance_by_hand():
     star = Given("star", "ac", "ag")
     (found,) = looked_at(graph=star).link_relevance
-    # Pairs of answers: a-c, a-g, c-g of query one; two of them are linked, of 21 pairs of documents.
+    # Pairs of relevant documents: a-c, a-g, c-g of query one. Two of them are linked, of 21 pairs of documents.
     assert (found.pairs, found.linked, found.possible) == (3, 2, 21)
     assert (found.share, found.covered) == (1.0, 2 / 3)
     assert (found.queries, found.stars) == (1, 0)
@@ -292,7 +294,7 @@ def test_graph_dangling_links_are_warned_once():
     found = knowledge_graph.graph(documents, "links", embedder=Angles())
     assert found.links == 1
     assert found.warnings == ["links: 1 of 2 links name no document (gone)."]
-    assert not any("unknown" in note for note in found.notes)  # it is told once
+    assert not any("unknown" in note for note in found.notes)  # the warning is not repeated
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A corpus as a graph, told: verdicts in words, tables, charts, and files that are read again."""
+"""Report of a graph analysis: summaries, tables, charts, and result files that are read again."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_graph_report_omits_relevance_section_without_relevant_pairs():
 
 def test_graph_report_relevance_table_by_hand():
     text, table = sections(WEB)["relevance"].blocks
-    # 5 of 250 links, 10 of 4950 pairs, 5 of 10 pairs
+    # 5 of 250 links connect relevant pairs; 10 of 4950 pairs are relevant; 5 of these 10 are linked
     assert table.texts() == [["all links", "2.0%", "0.2%", "50.0%", "20.0%", "1"]]
     assert all(column.legend for column in table.columns[1:])
     assert text.text.startswith("9 queries with several relevant documents.")
@@ -193,7 +193,8 @@ def test_graph_rows_table_has_counts_and_recall_per_query():
     row = dict(zip(header, first, strict=True))
     assert (row["kind"], row["query"], len(rest)) == ("all links", "q1", 2)
     assert (row["relevant_1_link"], row["others_never"]) == ("2", "3")
-    # 1 + 4 documents are seeds, 12 are a link away; of 4 relevant ones 3 are within a link, and plain search has 2.
+    # 1 + 4 documents are seeds, and 2 + 10 are one link away. Of 4 relevant documents, 3 are within one link.
+    # Plain search at the same depth returns 2.
     assert (row["documents_0"], row["documents_1"], row["recall_1"], row["plain_1"]) == ("5", "17", "0.75", "0.5")
 
 

@@ -1,4 +1,4 @@
-"""Lint: each planted flaw is found, where it stands; a clean corpus has no problem; nothing makes it fail."""
+"""Lint: each planted problem is found with its place, a clean corpus has none, and no input crashes it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PLANTED = {
     ),
     "blanks in ids": ({"id": "d 9", "text": "A text whose name no file of TREC holds."}, "d 9 (corpus.jsonl:5)"),
     "tiny": ("Too short.", "x (corpus.jsonl:5): `Too short.`"),
-    "giant": (LONG, "x (corpus.jsonl:5): 7,089 characters"),  # 50 + 540 + 5,600 of words, and 899 blanks
+    "giant": (LONG, "x (corpus.jsonl:5): 7,089 characters"),  # 50 + 540 + 5,600 in words, 899 spaces
     "duplicates": (WEATHER[0].upper(), "d0 = x"),
     "near duplicates": (WEATHER[1].replace("church", "mill"), "d1 ~ x at 0.7"),
     "unreadable": ({"id": "x", "text": ["a", "list"]}, "corpus.jsonl:5: `text` must be a text, got a list"),

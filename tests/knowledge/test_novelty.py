@@ -1,4 +1,4 @@
-"""novelty: worked by hand, against brute force, and what must hold whatever the documents are."""
+"""Novelty: values by hand and by brute force, and properties that hold for all documents."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WAYS = {"east": (1, 0), "north": (0, 1), "west": (-1, 0), "between": (3, 4)}
 
 
 class Compass:
-    """An embedder that knows four words and is deaf to all others."""
+    """Embedder that knows four words and ignores all others."""
 
     name = "compass"
 
@@ -68,7 +68,7 @@ def figures(found):
 
 
 def test_novelty_mean_and_least_by_hand():
-    # "between" points to (0.6, 0.8): its cosine with east is 0.6. A chunk holds one word of these.
+    # "between" has the direction (0.6, 0.8), so its cosine with east is 0.6. Each chunk holds one of the words.
     found = novelty(documents("east between north"), documents("east", prefix="k"), embedder=Compass(), chunk_size=8)
     (one,) = found.documents
     assert one.chunks == 3
@@ -116,7 +116,7 @@ def test_novelty_lexical_by_hand():
     known = documents("the cat sat on the mat", "a dog sat on the log", prefix="k")
     found = novelty(documents("The cat sat on the log!"), known, embedder=Compass())
     (one,) = found.documents
-    # Its four shingles: the-cat-sat, cat-sat-on, sat-on-the are of k0, on-the-log of k1.
+    # Of its four shingles, the-cat-sat, cat-sat-on and sat-on-the are in k0, and on-the-log is in k1.
     assert one.lexical == 0.0
     assert (one.contained, one.container) == (0.75, "k0")
     assert one.state != "contained"
@@ -125,7 +125,8 @@ def test_novelty_lexical_by_hand():
 def test_novelty_percentiles_ignore_copies_of_known_documents():
     known = documents(*["east", "EAST", "between", "north"] * 8, prefix="k")
     found = novelty(documents("west", "east"), known, embedder=Lowered(Compass()))
-    # east and its copies: between at 0.6 -> 0.4; between: north at 0.8 -> 0.2; north: between -> 0.2.
+    # Reference values, from the cosine with the nearest document that is not a copy:
+    # east and EAST: between, 0.6 -> 0.4; between: north, 0.8 -> 0.2; north: between, 0.8 -> 0.2.
     assert found.reference_values["mean"] == pytest.approx([0.2] * 16 + [0.4] * 16)
     assert (found.reference_chunks, found.reference_documents) == (32, 32)
     assert [one.percentile for one in found.documents] == [100.0, 0.0]
@@ -160,7 +161,7 @@ def test_novelty_duplicate_id_raises_error():
 
 
 class Lowered:
-    """Another embedder, deaf to capitals."""
+    """Embedder that lowercases texts before another embedder."""
 
     def __init__(self, inner):
         self._inner = inner
@@ -383,7 +384,7 @@ def test_novelty_judge_finds_contradiction_between_similar_texts():
     pytest.importorskip("wordllama")
 
     def knows_opposites(messages, schema):
-        """The literal judge, but that what raises does not lower."""
+        """Reply as the literal judge does, but report unsupported claims as contradicted by k1."""
         said = json.loads(literal_judge.answer(messages, schema))
         for entry in said.get("of_answer", ()):
             if not entry["supported_by"]:
@@ -645,11 +646,11 @@ def test_novelty_scifact_held_out_documents_have_uniform_percentiles(shared):
     assert [(one.mean, one.state) for one in copies.documents] == [(0.0, "contained")] * 5
 
 
-# Large documents: the work grows with their size, not with its square.
+# Large documents: the work grows linearly with their size
 
 
 class Recorded:
-    """A splitter that records the lengths of the texts that it splits."""
+    """Splitter that records the lengths of the texts that it splits."""
 
     def __init__(self, splitter):
         self.splitter, self.lengths = splitter, []

@@ -1,4 +1,4 @@
-"""Measures of answers: worked by hand, against ragas's own counting, over random verdicts; and that none fails open."""
+"""Measures of answers: hand-computed values, agreement with ragas and RAGChecker, and missing verdicts."""
 
 from __future__ import annotations
 
@@ -71,18 +71,18 @@ SAID = Verdicts(
 
 
 def without_chunks(said):
-    """The same verdicts, but no chunk bears anything out."""
+    """Return the verdicts without any support by chunks."""
     kept = {n: Support(tuple(source for source in one.by if source[0] != "k")) for n, one in said.support.items()}
     return replace(said, support=kept, useful={})
 
 
 def value(name, sample=TOWER, said=SAID, convention="default"):
-    """The value of one sample; or why it has none."""
+    """Return the score of one sample, or the reason why it is unscored."""
     scores = score_answers([sample], {} if said is None else {sample.id: said}, [name], convention)
     return scores.unscored[name].get(sample.id, scores.means[name])
 
 
-# Worked by hand
+# Hand-computed values
 
 
 @pytest.mark.parametrize(
@@ -101,15 +101,15 @@ def value(name, sample=TOWER, said=SAID, convention="default"):
         ("claim_precision", 1 / 4),  # a1
         ("claim_recall", 1 / 2),  # r1
         ("claim_f1", 2 * (1 / 4) * (1 / 2) / (3 / 4)),
-        ("context_utilisation", 1 / 2),  # the contexts have both, the answer says one
+        ("context_utilisation", 1 / 2),  # the contexts support r1 and r2, the answer only r1
         ("noise_sensitivity", 1 / 4),  # a4
         ("noise_sensitivity(chunks=relevant)", 0.0),
-        ("noise_sensitivity(chunks=irrelevant)", 1 / 4),  # k2 bears nothing of the reference out
+        ("noise_sensitivity(chunks=irrelevant)", 1 / 4),  # k2 supports no claim of the reference
         ("hallucination", 2 / 4),  # a2, a3
         ("self_knowledge", 0.0),
-        ("contradiction", 1 / 4),  # a2; a4 has a chunk on its side
+        ("contradiction", 1 / 4),  # a2; a chunk supports a4
         ("citation_recall", 2 / 4),  # a1, a4
-        ("citation_precision", 2 / 8),  # a1 by 1, a4 by 2
+        ("citation_precision", 2 / 8),  # of 8 citations, [1] supports a1 and [2] supports a4
     ],
 )
 def test_score_answers_every_measure_by_hand(name, by_hand):
@@ -162,9 +162,9 @@ def test_score_answers_without_verdicts_returns_nan_mean():
     assert scores.unscored["faithfulness"] == {"tower": "the claims of the answer are unknown: not judged"}
 
 
-# Against the code of others
+# Agreement with other tools
 
-# By ragas 0.4.3 (with langchain-community<0.4, else it does not import): _compute_score of Faithfulness, ContextRecall
+# Computed by ragas 0.4.3 (whose import needs langchain-community<0.4): _compute_score of Faithfulness, ContextRecall
 # and NoiseSensitivity, _calculate_average_precision of LLMContextPrecisionWithReference.
 RAGAS = [
     ("0101 1011 1110", "1100 0101", "011", "0100", 1.0, 0.5, 1.0, 0.333333, 0.0),
@@ -177,7 +177,7 @@ RAGAS = [
 
 
 def case(by_answer, by_reference, right, said, useful):
-    """A sample and its verdicts from tables of 0 and 1: claims by chunks, and claims by the other text."""
+    """Build a sample and its verdicts from tables of 0 and 1: which chunks and which other text support each claim."""
     n = len(useful)
     sample = Sample("s", "?", "an answer", tuple(f"chunk {i}" for i in range(n)), "a reference")
     claims = {
@@ -205,7 +205,7 @@ def test_score_answers_matches_ragas(row):
 
 
 def tables(most=4):
-    """Random verdicts: who bears out which of a few claims."""
+    """Generate random tables for `case`, with at most `most` claims per text and at most `most` chunks."""
     bit = st.integers(0, 1)
 
     def sized(shape):
@@ -220,7 +220,7 @@ def tables(most=4):
 
 @given(tables())
 def test_score_answers_matches_ragchecker_formulas(table):
-    """RAGChecker's formulas (Ru et al. 2024), over arrays."""
+    """The expected values follow the formulas of RAGChecker (Ru et al. 2024), computed with arrays."""
     by_answer, by_reference, right, said, useful = (np.array(part, bool) for part in table)
     held, told = by_answer.any(axis=1), by_reference.any(axis=1)
     relevant = by_reference.any(axis=0)
@@ -251,7 +251,7 @@ def test_score_answers_matches_ragchecker_formulas(table):
         assert scores.means["context_utilisation"] == pytest.approx(expected["context_utilisation"])
 
 
-# Over random verdicts
+# Random verdicts
 
 
 @given(tables())
@@ -305,7 +305,7 @@ def test_score_answers_chunk_order_affects_only_context_precision(table, random)
 
 
 def parts(said):
-    """Everything that verdicts can lose: what becomes of them without it, and with a reason in its place."""
+    """Yield variants of the verdicts, each with one part that is missing, or unscored with a reason."""
     for claim in said.support:
         left = {name: one for name, one in said.support.items() if name != claim}
         yield replace(said, support=left)
@@ -341,7 +341,7 @@ def test_score_answers_missing_verdict_keeps_value_or_leaves_unscored(table):
 
 
 def test_score_answers_every_lost_verdict_leaves_some_measure_unscored():
-    """No verdict is so unimportant that nobody notices: the tower has every part, and every measure a value."""
+    """TOWER has verdicts of every kind and a value for every measure, so each lost verdict affects some measure."""
     assert not any(score_answers([TOWER], {"tower": SAID}, EVERYTHING).unscored.values())
     for less in parts(SAID):
         unheld = {"answer", "reference", "cross"} - set(less.asked)
@@ -349,7 +349,7 @@ def test_score_answers_every_lost_verdict_leaves_some_measure_unscored():
             assert any(score_answers([TOWER], {"tower": less}, EVERYTHING).unscored.values())
 
 
-# What has no value, and why
+# Unscored samples and errors
 
 
 @pytest.mark.parametrize("name", OF_CLAIMS)
@@ -394,7 +394,7 @@ def test_faithfulness_by_probability_without_probabilities_is_unscored():
 
 
 def test_faithfulness_unknown_source_is_unscored():
-    """Verdicts of other samples, or a made-up id, must not count as support."""
+    """A verdict on another sample or an invented id must not count as support."""
     wrong = {**SAID.support, "a1": Support(("k9",))}
     reason = value("faithfulness", said=replace(SAID, support=wrong))
     assert reason == "a claim has no verdict: the verdict names an unknown source"
@@ -418,24 +418,26 @@ JOINT = replace(
 
 
 def test_score_answers_joint_support_requires_all_chunks():
-    assert value("faithfulness", said=JOINT) == 0.5  # a1, a4 of four
-    assert [value(f"context_recall@{k}", said=JOINT) for k in (1, 2, 3)] == [0.0, 0.0, 1.0]  # r1: k1, k3; r2: k3
+    assert value("faithfulness", said=JOINT) == 0.5  # a1, a4 of four claims
+    # r1 needs k1 and k3, r2 needs k3.
+    assert [value(f"context_recall@{k}", said=JOINT) for k in (1, 2, 3)] == [0.0, 0.0, 1.0]
     assert value("context_recall", said=JOINT) == 1.0
     assert value("hallucination", said=JOINT) == 0.5  # a2, a3
     assert value("contradiction", said=JOINT) == 0.25  # a2
-    assert value("context_utilisation", said=JOINT) == 0.5  # the answer says r1 of r1 and r2
-    assert value("noise_sensitivity", said=JOINT) == 0.25  # a4, by k1 and k2
+    assert value("context_utilisation", said=JOINT) == 0.5  # of r1 and r2, the answer supports r1
+    assert value("noise_sensitivity", said=JOINT) == 0.25  # a4, supported by k1 and k2
 
 
 def test_noise_sensitivity_joint_support_with_irrelevant_chunk_by_hand():
-    assert value("noise_sensitivity(chunks=relevant)", said=JOINT) == 0.0  # k1 and k3 are, and a4 needs k2
+    # Only k1 and k3 are relevant, and a4 needs k2.
+    assert value("noise_sensitivity(chunks=relevant)", said=JOINT) == 0.0
     assert value("noise_sensitivity(chunks=irrelevant)", said=JOINT) == 0.25
     both = replace(JOINT, support={**JOINT.support, "a4": Support((), together=("k1", "k3"))})
     assert value("noise_sensitivity(chunks=relevant)", said=both) == 0.25
 
 
 def test_citation_measures_joint_support_requires_all_citations():
-    """All claims cite k1 and k2: a4 needs just these, a1 needs k3 too."""
+    """All claims cite k1 and k2: a4 needs exactly these two chunks, a1 needs k1 and k3."""
     assert value("citation_recall", said=JOINT) == 0.25
     assert value("citation_precision", said=JOINT) == 2 / 8
     three = {"answer": [one._replace(cites=(1, 2, 3)) for one in SAID.claims["answer"]]}
@@ -644,7 +646,7 @@ def test_parse_answer_measure_accepts_names_of_other_tools(given_name, canonical
     ("name", "error", "words"),
     [
         ("faithfulnes", UnknownName, "did you mean `faithfulness`"),
-        ("factual_correctness", UnknownName, "unknown answer measure"),  # of ragas: another F1, of other parts
+        ("factual_correctness", UnknownName, "unknown answer measure"),  # in ragas, an F1 of other parts
         ("ndcg@10", BadInput, "compute it with `ragauge evaluate`"),
         ("faithfulness@3", BadInput, "faithfulness has no cutoff"),
         ("context_recall@ten", BadInput, "`ten` in `context_recall@ten` is not a cutoff"),

@@ -1,4 +1,4 @@
-"""Distinct answers: ndeval's figures, ndeval itself as an oracle, and target maps."""
+"""Diversity measures: published ndeval scores, agreement with pyndeval on random topics, and target maps."""
 
 from __future__ import annotations
 

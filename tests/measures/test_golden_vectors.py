@@ -1,4 +1,4 @@
-"""The golden vectors, worked by hand."""
+"""Golden vectors: hand-computed scores of small examples under several conventions."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_evaluate_ragdbeval_recall_divides_by_all_neighbours():
 
 
 def test_evaluate_ann_recall_counts_only_k_nearest_neighbours():
-    """RAGdbEval's fault: neighbours 90 to 99 are none of the ten nearest."""
+    """Neighbours 90 to 99 are not among the ten nearest, but RAGdbEval counts them."""
     truth, run = {"q": [str(i) for i in range(100)]}, {"q": [str(i) for i in range(90, 100)]}
     assert means(truth, run, ["recall@10"], "ann") == [0.0]
     assert means(truth, run, ["recall@10"], "ragdbeval-capped") == [1.0]

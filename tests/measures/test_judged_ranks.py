@@ -1,4 +1,4 @@
-"""Two roads, one table: dictionaries and frames give the same judged ranks, whatever the order and the rules."""
+"""Judged ranks: dictionaries and frames give equal ranks under every convention and order of rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ RULES = st.fixed_dictionaries(
 @given(judgments(low=-1), runs(), RULES)
 @pytest.mark.slow
 def test_evaluate_dicts_and_frames_agree_under_every_rule(qrels, run, options):
-    # ids that are also query ids, for the rule about a query's own document
+    # Some documents get the id of their query, for the option `own` (a query's own document).
     qrels = {q: {d.replace("d0", q): g for d, g in docs.items()} for q, docs in qrels.items()}
     run = {q: {d.replace("d0", q): s for d, s in docs.items()} for q, docs in run.items()}
     rules = PRESETS["default"].but(**options)
@@ -47,7 +47,7 @@ def test_evaluate_dicts_and_frames_agree_under_every_rule(qrels, run, options):
 @pytest.mark.slow
 def test_evaluate_row_order_is_ignored(qrels, run, rng):
     rows = list(to_run_table(run).iter_rows())
-    rng.shuffle(rows)  # the rows of a query are no longer together
+    rng.shuffle(rows)  # the rows of a query are no longer adjacent
     shuffled = Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"))
     assert evaluate(qrels, shuffled, MEASURES).means == evaluate(qrels, run, MEASURES).means
 
@@ -106,7 +106,7 @@ def test_evaluate_ties_are_compared_in_blocks(monkeypatch):
 
 
 def test_evaluate_hash_collision_matches_only_real_ids(monkeypatch):
-    """Every document gets the same hash; only the real ids decide."""
+    """All documents have the same hash, so that only their ids identify the judged one."""
     monkeypatch.setattr(
         judged_ranks_from_frames.JudgmentIndex, "salted", staticmethod(lambda h, q, n: np.zeros(len(h), np.int64))
     )
@@ -124,7 +124,7 @@ def test_judgment_index_colliding_judgments_use_another_seed(monkeypatch):
     monkeypatch.setattr(judged_ranks_from_frames.JudgmentIndex, "salted", staticmethod(unlucky_at_first))
     run = Run(to_run_table({"q": {"x": 3.0, "a": 2.0, "b": 1.0}}))
     assert evaluate({"q": {"a": 1, "b": 1}}, run, ["map"]).judged.rank.tolist() == [2, 3]
-    assert len(calls) == 3  # the judgments twice, then the run
+    assert len(calls) == 3  # two calls for the judgments, one for the run
 
 
 def test_evaluate_duplicate_document_raises_error():
@@ -176,7 +176,7 @@ def test_evaluate_unsorted_ties_match_pytrec_eval(monkeypatch, ties, few, small)
         pytrec_eval = pytest.importorskip("pytrec_eval")
         oracle = pytrec_eval.RelevanceEvaluator(qrels, {"map", "ndcg", "recip_rank"}).evaluate(run)
         expected = {"map": "map", "ndcg": "ndcg", "mrr": "recip_rank"}
-    else:  # distinct scores that keep the order in which equal ones were given
+    else:  # distinct scores that keep the input order of tied documents
         strict = {
             q: {d: -i for i, d in enumerate(sorted(docs, key=lambda d, docs=docs: -docs[d]))} for q, docs in run.items()
         }

@@ -1,4 +1,4 @@
-"""Speed: percentiles by hand, failures apart, time-outs inside, queries per second by the wall clock."""
+"""Latency and throughput: percentiles, excluded errors, included timeouts, and queries per second by wall clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def timings(rows):
 
 
 def test_latency_percentiles_interpolate_linearly():
-    one = Latency.of(np.arange(1.0, 12.0))  # 1 to 11: the p-th percentile lies at 1 + 10 p / 100
+    one = Latency.of(np.arange(1.0, 12.0))  # 1 to 11: the p-th percentile is 1 + 10 p / 100
     assert (one.p50, one.p90, one.p95) == (6.0, 10.0, 10.5)
     assert one.p99 == pytest.approx(10.9)
     assert (one.n, one.mean, one.min, one.max) == (11, 6.0, 1.0, 11.0)
@@ -48,8 +48,8 @@ def test_summarise_timings_throughput_excludes_breaks_between_sessions():
         timings(
             [
                 (1, "ok", 0, None, 500_000_000),
-                (1, "ok", 250_000_000, None, 750_000_000),  # two workers: both done after one second
-                (2, "ok", 10**15, None, 1_000_000_000),  # another process, another clock: one second more
+                (1, "ok", 250_000_000, None, 750_000_000),  # two workers in parallel: both finish after 1 s
+                (2, "ok", 10**15, None, 1_000_000_000),  # another process with its own clock: 1 s more
             ]
         )
     )

@@ -1,4 +1,4 @@
-"""Names: aliases, canonical forms, and what is said about those that are none."""
+"""Names of measures: aliases, canonical forms, groups, and errors for unknown names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Independent tools as oracles, over random, tied, graded, negative-grade, missing-query and empty inputs."""
+"""Agreement with other tools and formulas on random inputs: ties, negative grades, missing queries and empty runs."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_evaluate_matches_trec_eval_for_every_measure_and_query(qrels, run, rel)
                 assert measure.trec_name.startswith(("rbp", "unj")), measure
                 continue
             theirs, ours = values[measure.trec_name], found[str(measure)][query]
-            if measure.trec_name.startswith("gm_"):  # pytrec_eval shows the logarithm
+            if measure.trec_name.startswith("gm_"):  # pytrec_eval returns the logarithm
                 theirs, ours = math.exp(theirs), max(ours, 0.00001)
             if measure.trec_name in ("ndcg_rel", "Rndcg") and math.isnan(theirs):
-                theirs = 0.0  # they divide by an ideal of nothing
+                theirs = 0.0  # pytrec_eval divides by an ideal score of 0
             assert ours == pytest.approx(theirs, abs=1e-12), (measure.trec_name, query)
 
 
@@ -70,7 +70,7 @@ def test_ir_measures_provider_matches_ir_measures(qrels, run):
     theirs = {(m.query_id, str(m.measure)): m.value for m in ir_measures.pytrec_eval.iter_calc(trec, qrels, run)}
     theirs |= {(m.query_id, str(m.measure)): m.value for m in ir_measures.judged.iter_calc([Judged @ 3], qrels, run)}
     ours = {(m.query_id, str(m.measure)): m.value for m in provider.iter_calc([*trec, Judged @ 3], qrels, run)}
-    differ = {k for k in ours if k[1] == "Judged@3" and _tied(run.get(k[0], {}))}  # it breaks ties the other way
+    differ = {k for k in ours if k[1] == "Judged@3" and _tied(run.get(k[0], {}))}  # Judged orders ties in reverse
     assert {k: v for k, v in ours.items() if k not in differ} == pytest.approx(
         {k: v for k, v in theirs.items() if k not in differ}, abs=1e-12
     )
@@ -81,7 +81,7 @@ def _tied(docs):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # numba's, while it compiles
+@pytest.mark.filterwarnings("ignore")  # numba warns while it compiles
 @given(judgments(), runs(tied=False))
 def test_evaluate_untied_runs_match_ranx(qrels, run):
     import ranx
@@ -111,7 +111,7 @@ def test_evaluate_untied_runs_match_ranx(qrels, run):
 
 @given(judgments(), runs(docs=5, tied=True))
 def test_evaluate_averaged_ties_match_mean_over_all_orders(qrels, run):
-    """Each order of the tied documents, one by one, under the rule that takes the order as given."""
+    """The expected value is the mean over all orders of the tied documents, each evaluated as a ranked list."""
     measures = ["precision@2", "recall@2", "recall(of=capped)@3", "f1@3", "hit_rate@2", "mrr", "mrr@2"]
     measures += ["map", "map@3", "ndcg", "ndcg@2", "dcg@3"]
     found = evaluate(qrels, run, measures, "sklearn").per_query
@@ -136,7 +136,7 @@ def test_evaluate_averaged_ndcg_matches_scikit_learn(qrels, run):
     for query in qrels.keys() & run.keys():
         docs = list(run[query])
         truth = [qrels[query].get(d, 0) for d in docs]
-        if len(docs) > 1 and set(qrels[query]) <= set(docs) and any(truth):  # its ideal knows only what was returned
+        if len(docs) > 1 and set(qrels[query]) <= set(docs) and any(truth):  # its ideal has only returned documents
             assert found[query] == pytest.approx(ndcg_score([truth], [list(run[query].values())], k=3), abs=1e-9)
 
 

@@ -1,4 +1,4 @@
-"""Published scores of real runs, to four decimals."""
+"""Published scores of real runs: reproduced to four decimals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that get through: time-outs, patience, back-off, a shared pace; on a clock that leaps, and on a real server."""
+"""Chat calls: time-outs, patience, retries, pauses and concurrency, in simulated time and with a local server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PASSING = BackendFailed("it broke", passing=True)
 
 
 class Slow:
-    """A chat that takes its time; each line is seconds and what comes of it."""
+    """Chat with delays; each line is a delay in seconds and the reply or exception after it."""
 
     name, identity = "slow", {"chat": "slow"}
 
@@ -43,7 +43,7 @@ class Slow:
 
 
 def call(chat, **how):
-    """What comes of one call, and when it came."""
+    """Return the result or the failure of one call, and its simulated duration in seconds."""
 
     async def one():
         try:
@@ -64,7 +64,7 @@ def test_chat_caller_retries_passing_failure_with_doubling_pauses():
     chat = Slow((1.0, PASSING), (1.0, PASSING), (1.0, PASSING), (1.0, "yes"))
     called, _ = call(chat, pause=0.5)
     assert called.attempts == 4
-    assert called.seconds == pytest.approx(4.0)  # the pauses are nobody's work
+    assert called.seconds == pytest.approx(4.0)  # without the pauses
     assert chat.began == pytest.approx([0, 1.5, 3.5, 6.5])
 
 
@@ -297,7 +297,7 @@ def test_chat_caller_sync_chats_run_in_parallel_threads():
     together = threading.Barrier(4, timeout=PATIENCE_S)
 
     def answer(messages, schema):
-        together.wait()  # passes only where four are here at once
+        together.wait()  # returns only if four threads wait at once
         return "yes"
 
     async def many():

@@ -1,4 +1,4 @@
-"""How many calls are made at a time, on a clock that leaps."""
+"""Adaptive concurrency of chat calls: limit, queue, pauses and cancellation, in simulated time."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_concurrency_shut_raises_for_all_waiting_calls():
         await asyncio.sleep(0)
         woken = asyncio.create_task(pace.enter(is_retry=True))
         await asyncio.sleep(0)
-        pace.leave()  # this one has its place, and has not begun
+        pace.leave()  # assigns the slot to `woken`, which has not resumed yet
         pace.shut(lambda: LookupError("no more"))
         waiting[0].cancel()
         told = await asyncio.gather(woken, *waiting, return_exceptions=True)
@@ -172,7 +172,7 @@ def test_concurrency_cancelled_waiting_calls_release_slots():
         await asyncio.sleep(0)
         pace.leave()
         await waiting[1]
-        # This one has its place already when it is told to stop.
+        # waiting[2] is cancelled after the slot is assigned to it, and before it resumes.
         pace.leave()
         waiting[2].cancel()
         await asyncio.gather(waiting[2], return_exceptions=True)

@@ -1,4 +1,4 @@
-"""The contract of chats, over every one of them: a real endpoint, a local model, a recording, a script."""
+"""Contract of chats, checked for each kind: endpoint, local model, recording, replay and scripted chat."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def of_server(messages, schema):
 
 @contextlib.contextmanager
 def opened(kind: str, folder: Path):
-    """A chat of that kind, ready to be asked the questions of this file."""
+    """Open a chat of a kind that can reply to the requests of this file."""
     if kind == "openai":
         with serving_chat(of_server) as server:
             yield open_chat(f"openai:test@{server.url}", {"seed": 1})
@@ -77,7 +77,7 @@ def chat(request, tmp_path):
 
 
 async def asked(chat, *questions):
-    """The replies to several questions; the chat is closed."""
+    """Return the replies to several requests, and close the chat."""
     try:
         return [await AdaptedChat(chat).request(*question) for question in questions]
     finally:

@@ -1,4 +1,4 @@
-"""Chats: what they ask of an endpoint, what they make of its replies, and what they never show."""
+"""Chats: requests to an endpoint, parsed replies, failures, hidden secrets, specs, recordings and scripted chats."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _no_key_of_the_machine(monkeypatch):
 
 
 def talk(server, *asked, **options):
-    """The replies to several schemas in turn, from one chat; the last thing is the chat."""
+    """Return the replies of one chat to several schemas, followed by the chat."""
 
     async def one():
         chat = open_chat(f"openai:test@{server.url}", options)
@@ -51,7 +51,7 @@ def failure(server, fault, **options) -> BackendFailed:
     return caught.value
 
 
-# What is asked.
+# Requests.
 
 
 def test_openai_chat_sends_strict_schema_and_parameters(chat_server):
@@ -164,7 +164,7 @@ def test_openai_chat_falls_back_to_max_completion_tokens(chat_server):
     assert "max_tokens" not in chat_server.asked[-1]
 
 
-# One word.
+# Replies of one word.
 
 
 def chances(messages, schema):
@@ -210,7 +210,7 @@ def test_openai_chat_grammar_option_sends_grammar_of_enum(chat_server):
 
 
 def one_reply(found, schema=None):
-    """What is made of a body that a server sends."""
+    """Parse the body of a response."""
     chat = OpenAIChat("m", url="http://localhost/v1")
     return chat._parse_reply(found, {}, "tokens" if schema else "plain", ["yes", "no"] if schema else [])
 
@@ -269,7 +269,7 @@ def test_word_probabilities_are_taken_where_reply_starts(tokens, text, sure):
     ("tokens", "text"),
     [
         ([token("Okay", Yes=1e-5, No=1e-6)], "no"),
-        ([token("no", 0.3, yes=0.1)], "no"),  # most of what could have been said is neither
+        ([token("no", 0.3, yes=0.1)], "no"),  # most of the probability is on neither word
         ([token("now"), token("here")], "nowhere"),
         ([token("yes")], "no"),
         ([{"token": "no", "logprob": "likely"}], "no"),
@@ -288,7 +288,7 @@ def test_match_word_ignores_surrounding_punctuation(text, word):
     assert match_word(text, ["yes", "no"]) == word
 
 
-# What goes wrong.
+# Failures.
 
 
 @pytest.mark.parametrize("fault", ["unauthorised", "key_echo", "forbidden", "unpaid", "quota", "no_model"])
@@ -334,7 +334,7 @@ def test_openai_chat_refusal_keeps_finish_reason_and_token_counts(chat_server, f
         chat_server.prompt_tokens,
         chat_server.completion_tokens,
     )
-    assert (chat_server.calls, chat.notes) == (1, [])  # no reason to ask otherwise
+    assert (chat_server.calls, chat.notes) == (1, [])  # no other format is tried
     if fault == "refusal":
         assert reply.text == "I cannot help with that."
     if fault == "tool":
@@ -373,7 +373,7 @@ def test_openai_chat_malformed_choice_returns_empty_text(choice):
 
 def test_openai_chat_failure_after_format_probe_has_token_counts(chat_server):
     chat_server.traits = {"ignores_schema"}
-    chat_server.misbehave("exhausted", "error")  # a reply that has no shape, and then none
+    chat_server.misbehave("exhausted", "error")  # a reply that ignores the schema, then an error
     with pytest.raises(BackendFailed) as caught:
         talk(chat_server, VERDICTS)
     assert chat_server.prompt_tokens > 0
@@ -404,7 +404,7 @@ def test_openai_chat_think_blocks_are_removed(chat_server):
     assert talk(chat_server, VERDICTS)[0].text == '{"verdicts": []}'
 
 
-# How long to wait.
+# Retry delays.
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "rate_limit_reset"])
@@ -442,7 +442,7 @@ def test_wait_for_limit_returns_longest_exhausted_limit():
     assert wait_for_limit({**headers, "x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s"}) == 1.0
 
 
-# Keys.
+# API keys and addresses.
 
 
 def test_openai_chat_api_key_is_sent_and_redacted_elsewhere(chat_server, monkeypatch, tmp_path):
@@ -464,7 +464,7 @@ def test_openai_chat_api_key_is_sent_and_redacted_elsewhere(chat_server, monkeyp
     assert not [one for one in [*shown, (tmp_path / "replies.jsonl").read_text()] if KEY in one or "4711" in one]
     assert "[redacted]" in echoed.message
     assert echoed.__cause__ is None
-    assert echoed.__context__ is None  # which would have the request, and the key in its headers
+    assert echoed.__context__ is None  # its context would include the request with the key in a header
 
 
 def test_openai_chat_key_option_names_environment_variable(chat_server, monkeypatch):
@@ -518,7 +518,7 @@ def test_openai_chat_identity_hashes_extra_values():
     assert "SECRET-BODY-KEY" not in json.dumps(one)
     assert one["extra"]["api_key"] != other["extra"]["api_key"]
     assert one["extra"]["temperature"] == other["extra"]["temperature"]
-    assert "temperature" not in one  # the other is sent
+    assert "temperature" not in one  # the value in `extra` is sent instead
     with pytest.raises(BadInput, match="`odd` of the option `extra` must be a JSON value"):
         open_chat("openai:m@http://h/v1", {"extra": {"odd": object()}})
 
@@ -566,7 +566,7 @@ def test_redact_keys_short_key_is_hidden_as_whole_word_only():
     assert redact_url("http://host") == "http://host"
 
 
-# Names.
+# Specs.
 
 
 def test_open_chat_spec_sets_name_and_identity(tmp_path):
@@ -633,7 +633,7 @@ def test_openai_chat_works_in_successive_event_loops(chat_server):
     assert [asyncio.run(one()), asyncio.run(one())] == ["yes", "yes"]
 
 
-# Recordings and scripts.
+# Recordings and scripted chats.
 
 
 def fenced(tag: str):
@@ -665,7 +665,7 @@ def test_recording_keeps_line_breaks_without_close(tmp_path):
     path = tmp_path / "replies.jsonl"
     odd = "one\u2028two\x85three\x0bfour\x1cfive\r\nsix"
     asked = [{"role": "user", "content": odd}]
-    asyncio.run(Recording(ScriptedChat([odd]), path).complete(asked))  # and nobody closes it
+    asyncio.run(Recording(ScriptedChat([odd]), path).complete(asked))  # without close()
     assert Replay(str(path)).complete(asked).text == odd
 
 

@@ -1,4 +1,4 @@
-"""Small language models: what they learn, that it is the same every time, and what of it lies on disk."""
+"""Language models trained on a corpus: vectors, learning, batches, reproducibility, saved models and the cache."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def recipe(**options):
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Tiny networks are slowed down by a second thread, and by a second test that has one."""
+    """Use one thread: a second one slows down tiny networks, and so do the threads of a test that runs in parallel."""
     with training.limit_torch_threads(1):
         yield
 
 
 @pytest.fixture
 def quickly_saved(monkeypatch):
-    """A checkpoint after every step."""
+    """Save a checkpoint after every step."""
     monkeypatch.setattr(training, "CHECKPOINT_INTERVAL_S", -1.0)
 
 
@@ -86,7 +86,7 @@ def test_language_model_trained_is_embedder_with_properties(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_language_model_parameters_count_shared_token_table_once(kind):
-    d, rows = 16, 385  # 384 numbers of the tokenizer and the mark
+    d, rows = 16, 385  # 384 tokens of the tokenizer and the boundary token
     inner = 8 * d * d + 4 * d if kind == "lstm" else 12 * d * d + 2 * d
     assert fitted(kind=kind, trained=False).parameters == rows * d + d + 5 * d + inner + d
 
@@ -183,7 +183,7 @@ def test_compute_states_depend_only_on_earlier_tokens(kind):
 
 
 def mixed(inner, shares):
-    """The same as a convolution over each number by itself, which sees nothing behind it."""
+    """Mix each token with earlier ones by a causal convolution per dimension."""
     padded = torch.nn.functional.pad(inner.mT, (len(shares) - 1, 0))
     return torch.nn.functional.conv1d(padded, shares.flip(0).T[:, None], groups=inner.shape[2]).mT
 
@@ -206,7 +206,7 @@ def test_lstm_states_match_torch_lstm_with_residual():
 
 
 def test_transformer_states_match_llama_attention():
-    """Attention with rotary places, norms and residuals, against the library's own layers."""
+    """Compare attention with rotary positions, norms and residuals with the layers of transformers."""
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
     from transformers import LlamaConfig
 
@@ -231,7 +231,7 @@ def test_transformer_states_match_llama_attention():
         assert torch.allclose(networks.compute_states(r, weights, numbers), norm(inner + feed), atol=1e-5)
 
 
-# What is learned
+# Learning
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -240,8 +240,8 @@ def test_language_model_learns_repetitive_bytes(kind):
     texts = [f"{'ab' * 10}{n % 10}" for n in range(10)]
     before = fitted(texts, kind=kind, trained=False).bits(["ab" * 10 + "3"])[0]
     after = fitted(texts, kind=kind, passes=70, batch=64, rate=0.01).bits(["ab" * 10 + "3"])[0]
-    assert before > 21 * 8  # 21 bytes and the end, at log2(385) bits or so
-    assert after < 21 * 0.4  # log2(10) of them are the digit's
+    assert before > 21 * 8  # 21 bytes and the boundary token, with about log2(385) bits each
+    assert after < 21 * 0.4  # log2(10) of these bits are needed for the random digit
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -256,10 +256,10 @@ def test_language_model_untrained_bits_are_near_uniform(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_compute_bits_probabilities_of_all_texts_sum_to_one(kind):
-    """All texts of up to three out of four tokens, and all beginnings of three tokens that go on."""
+    """Sum over all texts of up to three tokens out of four, and over all longer texts by their first three tokens."""
     r = recipe(kind=kind, context=4)
     weights = networks.draw_weights(r, 5)
-    weights["tokens"] *= 40  # far from even
+    weights["tokens"] *= 40  # makes the probabilities far from uniform
     whole = [np.asarray(t, np.int64) for n in range(4) for t in itertools.product([1, 2, 3, 4], repeat=n)]
     ends = 2.0 ** -training.compute_bits(r, weights, whole, "cpu")
     begun = torch.tensor([[BOUNDARY_TOKEN, *t] for t in itertools.product([1, 2, 3, 4], repeat=3)])
@@ -282,7 +282,7 @@ def test_compute_bits_long_text_matches_overlapping_windows(kind, length):
     wanted, start, counted = 0.0, 0, 0
     with torch.no_grad():
         for place in range(len(line) - 1):
-            if place == counted + 8 - (counted - start):  # the window is full: the next one begins four earlier
+            if place == counted + 8 - (counted - start):  # the window is full: the next one starts four tokens earlier
                 start, counted = place - 4, place
             states = networks.compute_states(r, weights, torch.tensor([line[start : place + 1]]))
             told = torch.log_softmax(networks.compute_logits(weights, states[:, -1]), -1)
@@ -293,7 +293,7 @@ def test_compute_bits_long_text_matches_overlapping_windows(kind, length):
 
 def test_language_model_bits_of_lossy_text_are_nan():
     model = fitted(tokenizer="characters", trained=False)
-    assert model.parameters < 5000  # a row for each character that was seen, not for each that there is
+    assert model.parameters < 5000  # one row per character of the texts, not per Unicode character
     known, unknown = model.bits(["the ferry", "the ferry €"])
     assert known > 0
     assert math.isnan(unknown)
@@ -308,7 +308,7 @@ def test_language_model_pairs_objective_has_no_bits():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.torch
 def test_language_model_pairs_training_improves_retrieval(kind):
-    """Each text is about one of twenty things; who asks for it knows only five of the ten words that are said of it."""
+    """Each of twenty topics has ten words, and a text has eight of them; query and document share no words."""
     chance = random.Random(4)
     things = [[f"{thing}{word}" for word in "abcdefghij"] for thing in range(20)]
     texts = [" ".join(chance.sample(chance.choice(things), 8)) for _ in range(200)]
@@ -337,7 +337,7 @@ def test_language_model_log_describes_training():
     assert (log["device"], log["threads"]) == ("cpu", 1)
 
 
-# The same training
+# Training batches
 
 
 def test_training_batches_hold_same_text_for_every_tokenizer():
@@ -439,7 +439,7 @@ def test_token_row_map_unseen_tokens_share_one_row():
     ]
 
 
-# Determined by the seed
+# Reproducibility
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -476,7 +476,7 @@ def test_language_model_untrained_weights_equal_initial_weights():
     }
 
 
-# On disk
+# Saved models and cache
 
 
 @pytest.mark.parametrize("cut", ["bytes", "characters", "words", "bpe(vocabulary=300)"])
@@ -549,7 +549,7 @@ def test_language_model_cache_reuses_model_of_same_texts_and_options(tmp_path):
         assert steps
     names = [path.name for path in (tmp_path / "lm").iterdir()]
     assert len(names) == 4
-    assert all(len(name) == 32 for name in names)  # no checkpoint and nothing half-written is left
+    assert all(len(name) == 32 for name in names)  # no checkpoint or partial file is left
 
 
 def test_language_model_cache_separates_tokenizers_of_equal_folder_name(tmp_path):

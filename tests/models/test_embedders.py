@@ -1,4 +1,4 @@
-"""Embedders: shapes, lengths, offline, against the model's own library, against a local endpoint, and remembered."""
+"""Embedders: bundled models offline, sentence-transformers, an OpenAI-compatible endpoint, and cached vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KEY = "sk-very-secret-0123456789"
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Whoever connects anywhere fails the test."""
+    """Fail the test if it opens a connection."""
 
     def refuse(*_):
         raise AssertionError("a connection was opened")
@@ -69,7 +69,7 @@ def assert_embeds(embedder, dimensions):
     return vectors
 
 
-# local models -----------------------------------------------------------------------------------------------------
+# Local models -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dimensions", [256, 64])
@@ -154,20 +154,20 @@ def test_open_without_download_makes_no_dns_lookup(no_network, monkeypatch, tmp_
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    # What its client asks the hub first, it remembers for a day.
+    # The hub client fetches a list of agents and caches it for a day. Without a cached list, a request would fetch it.
     monkeypatch.setattr(constants, "AGENT_HARNESSES_PATH", str(tmp_path / "known"), raising=False)
     monkeypatch.setattr("huggingface_hub.utils._detect_agent._registry", None, raising=False)
     with pytest.raises(BackendFailed, match="`nope/nope` was not found: it is not a local folder"):
         opened(described)
     assert looked_up == []
-    assert constants.HF_HUB_OFFLINE is False  # what others do in this process is theirs
+    assert constants.HF_HUB_OFFLINE is False  # the setting of the process is unchanged
 
 
 def test_minilm_disables_telemetry_before_onnxruntime_import(monkeypatch):
     said = []
 
     class Looking:
-        """Asked first for whatever is imported."""
+        """Import finder that records the telemetry setting when onnxruntime is imported."""
 
         @staticmethod
         def find_spec(name, *_):
@@ -214,12 +214,12 @@ def test_embedder_missing_library_raises_with_install_hint(monkeypatch, library,
     assert f"[{extra}]'" in error.value.hint
 
 
-# an endpoint ------------------------------------------------------------------------------------------------------
+# Endpoint ---------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def endpoint(monkeypatch):
-    """A real server that speaks OpenAI's protocol for embeddings; `answer(body)` gives status and reply."""
+    """Run a local server with OpenAI's embeddings protocol; `answer(body)` returns status and reply."""
     state = SimpleNamespace(bodies=[], headers=[])
 
     def vectors(body):
@@ -322,11 +322,11 @@ def test_openai_embedder_missing_key_raises_with_hint(monkeypatch):
     assert "OPENAI_API_KEY" in error.value.hint
 
 
-# remembered -------------------------------------------------------------------------------------------------------
+# Cache ------------------------------------------------------------------------------------------------------------
 
 
 class Counting:
-    """Two numbers for a text, and a list of what it was asked for."""
+    """Embedder of text length and byte sum that records the texts it embeds."""
 
     def __init__(self, name="counting", factor=1.0, dimensions=2):
         self.name = name

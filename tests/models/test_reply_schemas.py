@@ -1,4 +1,4 @@
-"""The part of JSON Schema that judges use, against an implementation of all of it."""
+"""Schema validation of replies: the supported part of JSON Schema, compared with the jsonschema library."""
 
 from __future__ import annotations
 

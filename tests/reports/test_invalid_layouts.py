@@ -1,4 +1,4 @@
-"""What is refused in the files of other systems, and in what is to be written as one: a sentence, a place, a hint."""
+"""Errors for invalid files of other tools and for unsupported results: message, location and hint."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def test_read_layout_random_text_edit_parses_or_raises_bad_input(tmp_path_factor
 
 
 def read_or_refused(layout, path):
-    """`read`, or the file that the refusal names."""
+    """Return `read`, or the file that the error names."""
     try:
         found = LAYOUTS[layout].read(str(path))
     except BadInput as error:
@@ -235,7 +235,7 @@ def read_or_refused(layout, path):
     assert found.measures
     for entry in found.entries.values():
         assert all(not math.isinf(number) for mean in entry.means.values() for number in mean)
-    with contextlib.suppress(BadInput):  # a diff that has lost a side
+    with contextlib.suppress(BadInput):  # a diff that lacks one of its systems cannot be written
         LAYOUTS[layout].write(found)
     return "read"
 
@@ -249,7 +249,7 @@ ANYTHING = st.recursive(
 
 
 def put(held, places, value):
-    """The same document with something else at one place."""
+    """Return a copy of a JSON value in which the value at one place is replaced."""
     keys = list(held) if isinstance(held, dict) else list(range(len(held))) if isinstance(held, list) else []
     if not places or not keys:
         return value
@@ -273,7 +273,7 @@ def test_read_layout_random_json_value_parses_or_raises_bad_input(tmp_path_facto
     assert read_or_refused(layout, path) in ("read", str(path))
 
 
-# What cannot be written
+# Rejected writes
 
 
 def told_by(layout, overview):

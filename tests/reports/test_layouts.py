@@ -1,4 +1,4 @@
-"""The layouts of other systems: what is written, against figures worked by hand; and what is read back."""
+"""File layouts of other tools: written values equal values computed by hand, and files round-trip."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NEW = {"q1": ["a", "b", "x"], "q2": ["y", "c"], "q3": ["d"]}
 
 
 def scored(layout, runs, qrels=QRELS, ks=(), **more):
-    """An overview of runs, each a ranking by query, or several such for several trials."""
+    """Build an overview of runs by name; a run is a ranking per query, or a list of them, one per trial."""
     entries = {}
     for name, run in runs.items():
         trials = [
@@ -54,7 +54,7 @@ def scored(layout, runs, qrels=QRELS, ks=(), **more):
 
 
 def timings(rows):
-    """Timings of queries in trials: (query, repeat, status, milliseconds in total, milliseconds of retrieving)."""
+    """Build a timings table from rows of (query, repeat, status, total ms, retrieval ms)."""
     names = ("query", "repeat", "status", "total_ns", "retrieve_ns", "session", "began_ns")
     table = [(q, r, s, int(t * 1e6), int(p * 1e6), 1, at * 10**9) for at, (q, r, s, t, p) in enumerate(rows)]
     return pl.DataFrame(table, schema=names, orient="row")
@@ -77,7 +77,7 @@ def written(tmp_path, layout, text):
     return str(path)
 
 
-# What the names mean
+# Measure names
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def written(tmp_path, layout, text):
 def test_layout_measure_names_parse_to_canonical_names(told, layout):
     rules = PRESETS[LAYOUTS[layout].convention]
     for name, mine in told.items():
-        if name != "Diversity_Count":  # a name without its cutoff
+        if name != "Diversity_Count":  # this name has no cutoff
             assert str(parse_measure(name, rules)) == mine
 
 
@@ -148,7 +148,7 @@ def test_write_swarm_has_row_per_method_seed_and_query(tmp_path):
         for method, seed in (("old", "0"), ("old", "1"), ("new", "0"))
         for query in ("q1", "q2", "q3")
     ]
-    first = rows[0]  # q1 of old: x, a, b, of which a and b are relevant
+    first = rows[0]  # q1 of old returns x, a, b; a and b are relevant
     assert [float(first[name]) for name in ("Hit@1", "Hit@5", "MRR", "Recall@1", "Recall@5")] == [0, 1, 0.5, 0, 1]
     assert [float(first[name]) for name in ("DR@20", "Diversity_Count")] == [1, 2]
     assert [row["latency"] for row in rows[:6]] == ["0.012", "", "0.099", "0.014", "0.015", ""]
@@ -231,7 +231,7 @@ def test_write_pgvectordb_matches_golden_values(tmp_path):
     assert [float(rows[3][name]) for name in names] == pytest.approx(golden, abs=5e-5)
     assert [float(row["Precision@K"]) for row in rows] == pytest.approx([1, 0.833, 0.667, 0.467, 0.233], abs=5e-4)
     assert [float(row["Recall@K"]) for row in rows] == pytest.approx([0.389, 0.667, 0.778, 0.889, 0.889], abs=5e-4)
-    assert [row["Latency (ms)"] for row in rows] == ["", "", "", "6.0", ""]  # five documents were asked for
+    assert [row["Latency (ms)"] for row in rows] == ["", "", "", "6.0", ""]  # k was 5
     back = LAYOUTS["pgvectordb"].read(written(tmp_path, "pgvectordb", text))
     assert back.entries["semantic"].means["f1(of=means)@5"].value == pytest.approx(0.6120, abs=5e-5)
     assert back.entries["semantic"].costs == {"latency_at_5_ms": 6.0}
@@ -342,7 +342,8 @@ def test_write_ragdbeval_timed_run_matches_values_by_hand(tmp_path):
     }
     figures = held["results"][0]["mean_metrics"]
     assert figures["quality_recall@1"] == pytest.approx((0 + 1 + 0) / 3)
-    assert figures["quality_precision@10"] == pytest.approx((2 / 3 + 1 + 0) / 3)  # divided by what was retrieved
+    # The denominator is the number of retrieved documents.
+    assert figures["quality_precision@10"] == pytest.approx((2 / 3 + 1 + 0) / 3)
     assert figures["quality_mrr"] == pytest.approx((0.5 + 1 + 0) / 3)
     assert figures["perf_latency_mean_ms"] == 7.0
     assert figures["perf_latency_p95_ms"] == pytest.approx(np.percentile([4, 6, 11], 95))
@@ -393,7 +394,10 @@ def test_write_ragdbeval_partial_failure_is_success_with_warning(tmp_path):
 
 
 def test_ragdbeval_layout_document_convention_round_trips(tmp_path):
-    """Golden vector G3: d1, d2 of five relevant documents, k = 1 and 10; the document divides by 5, the code by k."""
+    """Check golden vector G3: two of five relevant documents are returned, d1 and d2; k is 1 and 10.
+
+    Recall@1 is divided by 5 in the document of RAGdbEval (`ragdbeval`) and by k in its code (`ragdbeval-capped`).
+    """
     qrels = {"q": {f"d{i}": 1 for i in range(1, 6)}}
     run = {"q": {"d1": 3.0, "d2": 2.0, "x": 1.0}}
     for convention, recall, precision in (("ragdbeval", 0.4, 0.2), ("ragdbeval-capped", 0.4, 2 / 3)):
@@ -519,7 +523,7 @@ def test_read_rig_diff_mean_over_unlisted_queries_has_n_zero(tmp_path):
     assert (found.systems, found.baseline) == (["current"], None)
 
 
-# Which layout a file has
+# Layout detection
 
 
 def test_detect_layout_returns_name_for_written_layouts(tmp_path):
@@ -559,10 +563,10 @@ def test_detect_layout_folder_returns_none_and_missing_file_raises(tmp_path):
 def test_detect_layout_large_truncated_file_returns_name(tmp_path):
     pairs = ",".join(f'["q{i}", 1.0]' for i in range(200_000))
     path = written(tmp_path, "rig", '{"metrics": [{"metric": "mrr", "per_query": [' + pairs)
-    assert detect_layout(path) == "rig"  # though it has no end
+    assert detect_layout(path) == "rig"  # although the JSON is truncated
 
 
-# There and back
+# Round trips of random overviews
 
 NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=8)
 
@@ -592,7 +596,7 @@ def test_layouts_random_overviews_round_trip(tmp_path_factory, name, qrels, firs
     assert layout.write(back) == text
 
 
-# Real runs
+# Round trips of real runs
 
 
 def test_layouts_real_trec_runs_round_trip(shared, tmp_path):

@@ -1,4 +1,4 @@
-"""What a notebook shows of results that are not written as records, and their data frames."""
+"""Notebook output and data frames of results that are not records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The making of a page: the data inside it are the overview's, it is kept small, and nothing in it is code."""
+"""HTML pages: the embedded data match the overview, size limits hold, and text is never executed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ TAGS = {query: {"kind": "even" if i % 2 == 0 else "odd"} for i, query in enumera
 
 
 class Parts(HTMLParser):
-    """The scripts, words and ids of a page, as a browser would find them."""
+    """Scripts, text, ids and tags of a page, parsed as HTML."""
 
     def __init__(self, text):
         super().__init__(convert_charrefs=True)
@@ -84,14 +84,14 @@ class Parts(HTMLParser):
 
 
 def ranked(place, rank, depth=10):
-    """A ranking with the right document at a rank; 0 is nowhere."""
+    """Build a ranking with the relevant document at a rank; rank 0 omits it."""
     others = [f"d{(place + 3 + step) % N:02}" for step in range(depth)]
     docs = others if not rank else [*others[: rank - 1], f"d{place:02}", *others[rank - 1 :]]
     return docs[:depth]
 
 
 def experiment(ranks, *, baseline="first", data=None, measures=MEASURES):
-    """Systems that return the right document of each query at known ranks."""
+    """Build an experiment with systems that return the relevant document of each query at given ranks."""
     runs = {}
     for name, mine in ranks.items():
         rows = [(q, doc, 20.0 - r) for i, q in enumerate(QUERIES) for r, doc in enumerate(ranked(i, mine[i]))]
@@ -116,7 +116,7 @@ def parts(known):
     return Parts(render_page([build_report(known)]))
 
 
-# --- data ---
+# --- embedded data ---
 
 
 def test_page_explorer_values_match_overview(known, parts):
@@ -159,7 +159,7 @@ def test_page_explorer_rankings_match_runs(known, parts):
 
 @pytest.mark.parametrize(("ties", "first"), [("trec", "b"), ("ranked", "a")])
 def test_rankings_payload_document_order_matches_scored_order(tmp_path, ties, first):
-    # The ranks in the file contradict the scores of q1, and in q2 both scores are equal.
+    # In the file, the ranks of q1 contradict its scores, and q2 has tied scores.
     (tmp_path / "qrels").write_text("q1 0 b 1\nq2 0 b 1\n")
     (tmp_path / "one.csv").write_text(
         "query,doc,rank,score\nq1,a,1,1\nq1,b,2,5\nq2,a,1,2\nq2,b,2,2\n", encoding="utf-8"
@@ -191,7 +191,7 @@ def test_rankings_payload_empty_run_keeps_other_rankings(known):
 
 
 def moved_most(known):
-    """How far the systems are from each other, query by query."""
+    """Compute the range of the scores of all systems for each query."""
     columns = np.array([entry.scores[0].values["ndcg@10"] for entry in known.entries.values()])
     return columns.max(axis=0) - columns.min(axis=0)
 
@@ -216,7 +216,7 @@ def test_rankings_payload_text_limit_keeps_largest_differences(known, monkeypatc
     total = sum(len(part) for one in texts if one is not None for part in one)
     assert 0 < sum(one is not None for one in texts) < len(texts)
     assert total < 1500 + 300 + 10
-    owners = {}  # the first place, among those that moved most, whose query shows a document
+    owners = {}  # by document: the first place that shows it; places are sorted by decreasing difference
     for one in (*found["lists"], found["judged"]):
         for place in range(N):
             for doc in one["docs"][one["starts"][place] : one["starts"][place + 1]]:
@@ -238,9 +238,9 @@ def test_values_payload_nan_becomes_null(known):
     assert found["values"][1][0][3] is not None
 
 
-# --- text is data ---
+# --- escaping ---
 
-ANY = st.text(st.characters(), max_size=40)  # with lone surrogates
+ANY = st.text(st.characters(), max_size=40)  # includes lone surrogates
 
 
 @given(st.dictionaries(ANY, st.lists(ANY | st.floats(allow_nan=False, allow_infinity=False), max_size=3), max_size=3))
@@ -278,7 +278,7 @@ def test_page_has_unique_ids_and_no_external_resources(known, parts):
 
 
 def everywhere(text):
-    """The page of an overview in which a text stands wherever a text can stand."""
+    """Build the page of an overview that has `text` in every field that holds text."""
     ranks = {text: FIRST, "__proto__": SECOND, "a\"b'c<b>": THIRD}
     data = Dataset(
         text,
@@ -314,7 +314,7 @@ def harmless():
 @pytest.mark.slow
 def test_page_hostile_text_is_escaped_and_kept(harmless, text):
     odd = everywhere(text)
-    plain = text.replace("\ud800", "?")  # in the data of queries; texts of the report have no control characters
+    plain = text.replace("\ud800", "?")  # the query data keep control characters; report texts do not
     cleaned = clean_texts(text)
     assert odd.tags == harmless.tags
     assert odd.ids == harmless.ids
@@ -326,7 +326,7 @@ def test_page_hostile_text_is_escaped_and_kept(harmless, text):
     assert sum(odd.text.count(" ".join(version.split())) for version in {plain, cleaned}) >= 8
 
 
-# --- with more or less to show ---
+# --- partial overviews ---
 
 
 def test_page_one_system_has_no_comparison(tmp_path):

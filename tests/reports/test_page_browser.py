@@ -1,4 +1,4 @@
-"""The page in a real browser: what it draws and says of every query, by mouse, by keyboard, on a phone, on paper."""
+"""Report pages in a real browser: charts, tables, query explorer, keyboard, phone, print and hostile text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ POINTS = '[data-chart="report-quality_latency-0"] .mark-symbol:not([class*="guid
 
 
 def show_tooltip(page, point, containing=""):
-    """Point at a mark until its tooltip is visible: a busy browser drops moves, and marks of equal values overlap."""
+    """Hover over a mark until its tooltip is visible: a busy browser drops events, and equal marks overlap."""
     selector = f"#vg-tooltip-element.visible{containing}"
     for _ in range(40):
         point.hover(force=True)
@@ -48,7 +48,7 @@ def show_tooltip(page, point, containing=""):
 
 @dataclass
 class Made:
-    """An experiment's page, and what stands behind it."""
+    """The page of an experiment, with its overview and dataset."""
 
     file: object
     overview: object
@@ -61,7 +61,7 @@ def words(text):
 
 @pytest.fixture(scope="module")
 def made(browser, tmp_path_factory):
-    """A real experiment: 120 questions over two documents each, a system that fails at times, and one that is slow."""
+    """Run an experiment with 120 queries that need two documents each; one system is slow and sometimes fails."""
     data = synthetic.make_synthetic("multihop", documents=400, queries=120, seed=1)
     kinds = {query: {"asks": text.split()[0].lower()} for query, text in data.queries.items()}
     texts = [(document.id, words(document.text)) for document in data.documents]
@@ -87,7 +87,7 @@ def made(browser, tmp_path_factory):
     return Made(file, report(found, file), data)
 
 
-# --- what the page should say, from the overview ---
+# --- expected text, computed from the overview ---
 
 
 def column(overview, measure, system):
@@ -95,7 +95,7 @@ def column(overview, measure, system):
 
 
 def told(value):
-    """As `toFixed(4)` has it."""
+    """Format a value like JavaScript's `toFixed(4)`."""
     return str(Decimal(value).quantize(Decimal("0.0001"), ROUND_HALF_UP))
 
 
@@ -104,7 +104,7 @@ def signed(value):
 
 
 def expected(made, measure="ndcg@10", system="bm25", base="overlap", keep=lambda one: True, by="sized", up=False):
-    """The rows that the list of queries should have: id, both values, their difference."""
+    """Compute the expected rows of the query list: id, both values and their difference."""
     overview = made.overview
     mine, other = column(overview, measure, system), column(overview, measure, base)
     rows = [
@@ -116,18 +116,18 @@ def expected(made, measure="ndcg@10", system="bm25", base="overlap", keep=lambda
         "query": lambda row: row["i"],
         **{name: lambda row, name=name: row[name] for name in ("baseline", "system", "change")},
     }
-    kept = sorted(filter(keep, rows), key=keys[by], reverse=not up)  # stable: equal ones stay in order
+    kept = sorted(filter(keep, rows), key=keys[by], reverse=not up)  # stable: ties keep the query order
     return [(row["id"], told(row["baseline"]), told(row["system"]), signed(row["change"])) for row in kept]
 
 
 def listed(page):
-    """The rows that the list of queries has on this page of it."""
+    """Read the rows on the current page of the query list."""
     rows = page.eval_on_selector_all("#explorer-table tbody tr:not(.detail)", TABLE)
     return [(row[0].split()[-1], *row[1:]) for row in rows]
 
 
 def every(page):
-    """All rows, going from page to page."""
+    """Read the rows on all pages of the query list, from the current page on."""
     rows = listed(page)
     while page.is_enabled("#explorer-next"):
         page.click("#explorer-next")
@@ -139,7 +139,7 @@ def choose(page, box, label):
     page.select_option(f"#explorer-{box}", label=label)
 
 
-# --- drawing ---
+# --- charts ---
 
 
 @pytest.mark.representative
@@ -189,7 +189,7 @@ def test_systems_table_sorts_by_each_column_in_both_directions(made, opened):
     known = {name: {m: entry.means[m].value for m in MEASURES} for name, entry in overview.entries.items()}
     for name, figures in known.items():
         row = overview.difference(name)
-        figures["vs overlap"] = -1e9 if row is None else row.difference  # nothing comes before everything
+        figures["vs overlap"] = -1e9 if row is None else row.difference  # an empty cell sorts before all values
         figures["p"] = -1e9 if row is None else row.p_corrected
         figures["p95 ms"] = overview.entries[name].speed.stages["total"].p95
         figures["system"] = name
@@ -227,7 +227,7 @@ def test_explorer_sorts_by_each_column_in_both_directions(made, opened):
     page = opened(made.file)
     assert page.locator("#explorer-table thead button").all_text_contents() == ["Query", "overlap", "bm25", "Change"]
     for i, key in enumerate(("query", "baseline", "system", "change")):
-        page.click("#explorer-table thead button[data-sort=query]")  # to leave the column that was sorted by
+        page.click("#explorer-table thead button[data-sort=query]")  # resets the sort order
         for _ in range(2):
             page.locator("#explorer-table thead button").nth(i).click()
             states = page.eval_on_selector_all(
@@ -339,7 +339,7 @@ elsewhere: hit.querySelector('.elsewhere')?.textContent ?? ''}))}))"""
 
 
 def ranking(overview, system, query, depth=10):
-    """The run's own table: what was scored, equal scores by document id downwards as trec_eval has it."""
+    """Read the scored ranking from the run; ties are sorted by descending document id, as in trec_eval."""
     rows = overview.entries[system].run.table.filter(pl.col("query") == query).select("doc", "score").rows()
     return sorted(rows, key=lambda row: (row[1], row[0]), reverse=True)[:depth]
 
@@ -397,7 +397,7 @@ def test_explorer_failed_query_shows_error_message(made, opened):
     assert f"Failed queries: faulty: {n_failed}" in page.text_content("#report-failures")
 
 
-# --- views that can be sent to somebody ---
+# --- state in the URL ---
 
 
 def test_explorer_state_is_restored_from_url(made, opened):
@@ -464,7 +464,7 @@ def test_explorer_one_system_hides_baseline(made, opened, tmp_path):
 
 
 def focus(page):
-    """What has the focus, and whether that can be seen."""
+    """Return the focused element, and whether its outline is visible."""
     return page.evaluate(
         """() => { const one = document.activeElement, style = getComputedStyle(one);
         const outlined = style.outlineStyle !== 'none' && parseFloat(style.outlineWidth) >= 2;
@@ -516,7 +516,7 @@ def test_page_keyboard_navigation_reaches_all_controls(made, opened):
     assert focus(page) == ["open", True]
 
 
-# --- looks ---
+# --- contrast, layout and print ---
 
 COLOURS = """([selector]) => { const one = document.querySelector(selector); if (!one) return null;
 let back = one; const clear = 'rgba(0, 0, 0, 0)';
@@ -582,7 +582,7 @@ def test_chart_text_contrast_is_sufficient_in_both_schemes(made, opened):
         page = opened(made.file, charts=True, scheme=scheme)
         back = colours(page, "body")["body"][1]
         fills = page.eval_on_selector_all(
-            '[data-chart]:not([data-chart^="report-wins"]) svg text',  # figures on bars have the bar behind them
+            '[data-chart]:not([data-chart^="report-wins"]) svg text',  # the background of numbers on bars is the bar
             """all => all.filter(one => one.textContent && !one.closest('[class*="halo_"]'))
             .map(one => [one.textContent, getComputedStyle(one).fill])""",
         )
@@ -599,7 +599,7 @@ def test_page_on_phone_has_no_horizontal_scrolling(made, opened):
         details.locator("summary").first.click()
     assert page.evaluate("[document.scrollingElement.scrollWidth <= innerWidth, innerWidth]") == [True, 360]
     left, right = (one.bounding_box() for one in page.locator(".lists > div").all())
-    assert right["y"] >= left["y"] + left["height"]  # one below the other
+    assert right["y"] >= left["y"] + left["height"]  # the lists are stacked
 
 
 def test_page_print_is_light_without_controls(made, opened, tmp_path):
@@ -624,12 +624,12 @@ def test_page_print_is_light_without_controls(made, opened, tmp_path):
         assert " ".join(verdict.split()) in " ".join(done.split())
 
 
-# --- data is never code ---
+# --- hostile text ---
 
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """Queries, documents, systems, tags and errors that want to be read as something else."""
+    """Build a page whose queries, documents, systems, tags and errors contain markup and code."""
     folder = tmp_path_factory.mktemp("hostile")
     texts = [f"{text} number{i}" for i, text in enumerate(HOSTILE * 4)]
     documents = [Document(f"d{i}{HOSTILE[i % 6]}", text, HOSTILE[-i % 6]) for i, text in enumerate(texts)]
@@ -641,7 +641,7 @@ def hostile(tmp_path_factory):
     def answers(turn):
         def search(query, k):
             place = int(query.rpartition("number")[2])
-            time.sleep(0.0005 * 2**turn)  # so that no mark lies upon another
+            time.sleep(0.0005 * 2**turn)  # so that marks do not overlap
             if place == turn:
                 raise RuntimeError(HOSTILE[place % 6])
             return [documents[(place + turn * step) % len(documents)].id for step in range(1, 6)]
@@ -695,7 +695,7 @@ def test_page_hostile_data_is_shown_verbatim_and_not_executed(hostile, opened):
     bodies = " ".join(page.locator(".hit .text").all_text_contents())
     assert all(" ".join(text.split()) in " ".join(bodies.split()) for text in made.data.texts.values())
     errors = page.text_content("#report-failures")
-    shown = [clean_texts(" ".join(text.split())) for text in HOSTILE[:5]]  # an error is one line
+    shown = [clean_texts(" ".join(text.split())) for text in HOSTILE[:5]]  # an error is shown on one line
     assert all(f"RuntimeError: {text}" in errors for text in shown)
     assert page.evaluate(
         "[typeof window.__x, document.querySelectorAll('img, iframe, object, svg[onload]').length]"
@@ -708,7 +708,7 @@ def test_chart_tooltip_shows_hostile_system_name(hostile, opened):
     made, _, _ = hostile
     page = opened(made.file, charts=True)
     points = page.locator(POINTS)
-    assert points.count() == len(NAMES)  # the one that always fails has no time
+    assert points.count() == len(NAMES)  # the system that always fails has no latency
     for name, point in zip(NAMES, points.all(), strict=True):
         show_tooltip(page, point, f":has-text({json.dumps(name)})")
     assert page.evaluate("typeof window.__x") == "undefined"
@@ -740,7 +740,7 @@ def test_page_lone_surrogates_are_replaced(made, opened, tmp_path):
     assert page.text_content("#explorer-table .open").startswith("half ? of one")
 
 
-# --- large ---
+# --- large experiments ---
 
 
 @pytest.mark.slow
@@ -767,7 +767,7 @@ def test_page_10000_queries_by_5_systems_loads_sorts_and_searches(browser, opene
 
 
 def large(folder):
-    """Made in memory: every system returns ten documents for each query, the right one more often the later it is."""
+    """Build a page in memory: systems return 10 documents per query, later ones the relevant document more often."""
     n, depth = 10_000, 10
     rng = np.random.default_rng(7)
     queries = {f"q{i}": f"what does word{i % 100} mean in chapter {i // 100}, number {i}" for i in range(n)}

@@ -1,4 +1,4 @@
-"""The table of systems on a page: what it has no room for is named, and is in a table of its own."""
+"""The systems table of a page: measures that do not fit are listed and moved to a second table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Systems with chance in them, asked several times: what reports say of it, and the long table with a target map."""
+"""Repeated trials of random systems: variation in reports, and the swarm table with a target map."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REPEATS = 4
 
 
 def lucky(query, k):
-    """The right documents, behind some others; how many is chance."""
+    """Return the relevant documents behind a random number of others, 0 to 2."""
     at, number = int(query_rng(0, query).integers(0, 3)), int(query.split()[-1])
     return [*(f"x{i}" for i in range(at)), f"d{number}a", f"d{number}b"][:k]
 
@@ -42,7 +42,7 @@ def steady(query, k):
 
 @pytest.fixture(scope="module")
 def dataset():
-    """Every second query has two relevant documents that tell the same, the others one."""
+    """Build a dataset: odd queries have two relevant documents with the same target, even queries have one."""
     documents = [ragauge.Document(f"d{i}{end}", f"number {i}") for i in range(24) for end in "ab"]
     documents += [ragauge.Document(f"x{i}", "another text") for i in range(3)]
     grades = {f"q{i}": {f"d{i}{end}": 1 for end in ("ab" if i % 2 else "a")} for i in range(24)}
@@ -64,7 +64,7 @@ def seen(made):
 
 
 def values(run):
-    """The reciprocal rank of the right document in every trial, worked out from the rankings."""
+    """Compute the reciprocal rank of the relevant document per trial and query from the rankings."""
     found = []
     for trial in run.trials():
         ranked = {}
@@ -105,7 +105,7 @@ def test_overview_mean_and_interval_cover_all_trials(made, seen):
         },
         baseline="zero",
     ).find("lucky")
-    assert (mean.low, mean.high) == pytest.approx(found.ci)  # the difference from nothing, over queries and seeds
+    assert (mean.low, mean.high) == pytest.approx(found.ci)  # equals the difference from 0 over queries and seeds
 
 
 def test_overview_variation_matches_values_from_rankings(made, seen):
@@ -125,7 +125,8 @@ def test_trials_table_identical_trials_shows_same_rankings(seen):
 
 
 def test_trials_table_equal_values_shows_same_values(dataset, made):
-    again = overview(made, audited=False, measures=["hit_rate@20", "mrr@20"])  # the right one is always among three
+    # The relevant document is always in the top 3.
+    again = overview(made, audited=False, measures=["hit_rate@20", "mrr@20"])
     found = again.entries["lucky"]
     assert found.variation["hit_rate@20"].unstable == 0
     assert found.means["hit_rate@20"] == Mean(1.0, 24, 1.0, 1.0)
@@ -186,7 +187,7 @@ def test_json_output_with_trials_is_valid_and_has_variation(seen):
     assert len(data["systems"]["lucky"]["scores"]) == REPEATS
     assert data["systems"]["steady"]["variation"] == {}
     shares = [row["seeds"]["share"] for row in data["comparisons"]["comparisons"] if row["measure"] == "mrr@20"]
-    assert shares == [pytest.approx(mine.by_trials)]  # the other side has no chance in it and the same value always
+    assert shares == [pytest.approx(mine.by_trials)]  # the baseline is the same in every trial
 
 
 def test_csv_output_has_row_per_variance_component(seen):
@@ -235,12 +236,13 @@ def test_summarise_systems_unscored_trial_is_in_mean_not_in_variation():
         {"mine": [scores({"mrr": [*one[:2], one[3]]}) for one in (first, second)]}, ["mrr"], {}, 0.95
     )
     other, mine = whole["mine"].means["mrr"], found.means["mrr"]
-    assert mine.high - mine.value == pytest.approx(other.high - other.value)  # as wide as that of the other three
+    # The interval is as wide as that of the three queries with values in both trials.
+    assert mine.high - mine.value == pytest.approx(other.high - other.value)
     told = describe_trials(Overview("t", {"mine": found}, ["mrr"]))
     assert told[-1] == "up to 1 queries without a value in some trial are left out"
 
 
-# The long table
+# The swarm table
 
 
 def test_report_swarm_format_uses_dataset_target_map(made, tmp_path):
@@ -249,9 +251,9 @@ def test_report_swarm_format_uses_dataset_target_map(made, tmp_path):
     assert any("use the target map of the dataset" in note for note in found.notes)
     rows = rows_of((tmp_path / "long.csv").read_text())
     assert {row["convention"] for row in rows} == {"swarm, targets=map"}
-    assert len(rows) == 2 * REPEATS * 24  # also of the system that always answers alike
+    assert len(rows) == 2 * REPEATS * 24  # includes each trial of the system without variation
     odd = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
-    # One of two relevant documents is found, and both are the same thing.
+    # One of two relevant documents is found, and both have the same target.
     assert [float(odd[name]) for name in ("Recall@20", "DR@20", "Diversity_Count")] == [0.5, 1.0, 1.0]
     table = values(made.runs["lucky"])
     for trial in range(REPEATS):
@@ -291,7 +293,7 @@ def test_report_swarm_convention_ignores_target_map(made, tmp_path):
     rows = rows_of((tmp_path / "long.csv").read_text())
     assert "convention" not in rows[0]
     odd = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
-    assert [float(odd[name]) for name in ("Recall@20", "DR@20")] == [0.5, 0.5]  # each document its own target
+    assert [float(odd[name]) for name in ("Recall@20", "DR@20")] == [0.5, 0.5]  # each document is its own target
 
 
 def test_read_swarm_mixed_conventions_raises_error(tmp_path):

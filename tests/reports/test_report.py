@@ -1,4 +1,4 @@
-"""What an overview is put together from, and the verb `report` in Python and on the command line."""
+"""Overviews of runs, folders and tables, and the function and command `report`."""
 
 from __future__ import annotations
 
@@ -179,7 +179,8 @@ def test_overview_times_match_run_timings(seen):
 def test_overview_reads_failures_from_experiment_file(dataset, tmp_path):
     systems = {"some": noisy(0.4), "bad": "http(url=http://127.0.0.1:9/x)"}
     ragauge.run(dataset, systems, out=tmp_path / "x", k=3, allow_failures=True)
-    # It is up to the system whether it fails when built or when asked; a description that cannot be built fails first.
+    # Whether a system fails when it is built or when it is queried depends on the system. A description that cannot be
+    # built fails before the run. The failure is therefore written into the file.
     written = json.loads((tmp_path / "x" / "experiment.json").read_text())
     assert written["systems"] == ["some", "bad"]
     about = {**written, "failures": {"worse": "it has no index"}}
@@ -244,11 +245,11 @@ def test_overview_different_judgments_raises_incomparable(folder, dataset, tmp_p
         overview([str(folder), str(tmp_path / "other")])
 
 
-# --- what is shown is of the same queries, the same askings, the same judgments ---
+# --- common queries, trials and judgments ---
 
 
 def trec(path, rankings):
-    """A run file from `{query: [documents]}`."""
+    """Write a run file from `{query: [documents]}`."""
     rows = [f"{q} Q0 {d} {i + 1} {10 - i} x" for q, docs in rankings.items() for i, d in enumerate(docs)]
     path.write_text("\n".join(rows) + "\n")
     return str(path)
@@ -262,7 +263,7 @@ def qrels(tmp_path):
 
 
 def ranks(places):
-    """Rankings in which the right document stands at these places; nowhere at 0."""
+    """Build rankings with the relevant document at these ranks; rank 0 omits it."""
     return {f"q{i}": [f"right{i}" if j == place else f"d{j}" for j in range(1, 6)] for i, place in enumerate(places)}
 
 
@@ -301,7 +302,7 @@ def test_overview_partly_failing_system_in_memory_matches_folder(dataset, tmp_pa
 
     def tires(query, k):
         asked.append(query)
-        if len(asked) > 65:  # sixty queries and a warm-up; whatever comes after them fails
+        if len(asked) > 65:  # 60 queries and 5 warm-up queries succeed
             raise RuntimeError("tired")
         return [f"d{int(query.split()[-1]):05d}"]
 
@@ -330,7 +331,7 @@ def test_overview_curve_beyond_run_depth_is_nan(qrels, tmp_path):
     assert list(curve.ks) == [1, 2, 3, 5, 10]
     assert [math.isnan(value) for value in curve.values["flat"]] == [False, False, False, True, True]
     assert not any(math.isnan(value) for value in curve.values["deep"])
-    assert curve.enough["flat"].k == 3  # 20 queries without a loss cannot show that a smaller k is enough
+    assert curve.enough["flat"].k == 3  # 20 queries without a loss do not prove that a smaller k is enough
 
 
 @pytest.mark.parametrize(("rel", "label"), [(None, "recall"), (2, "recall(rel=2)")])
@@ -407,7 +408,7 @@ def test_overview_interrupted_run_raises_error_with_resume_hint(folder, tmp_path
         overview(str(tmp_path / "copy"))
 
 
-# --- writing ---
+# --- output files ---
 
 
 @pytest.mark.parametrize("form", [name for name in OUTPUT_FORMATS if name not in ("rig", "rig-diff")])
@@ -548,7 +549,7 @@ def test_report_command_invalid_arguments_print_error_with_hint(ragauge_cli, fol
     assert code == 2
     assert out == ""
     assert said in err
-    assert "hint:" in err or "must be" in err  # a bound is hint enough
+    assert "hint:" in err or "must be" in err  # an error that states a bound needs no hint
     assert "Traceback" not in err
 
 

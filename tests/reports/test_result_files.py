@@ -1,4 +1,4 @@
-"""Results of lint, freshness and stress as files, one or several, and beside runs."""
+"""Result files of lint, freshness and stress tests: one result, several results, and results combined with runs."""
 
 from __future__ import annotations
 

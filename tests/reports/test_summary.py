@@ -1,4 +1,4 @@
-"""The verdict in words: each case has its sentence, and every figure in it is one of the overview's."""
+"""Summaries and cards of overviews: the sentence for each case, and numbers that match the overview."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUESTIONS = ["Which system?", "By how much?", "Is it significant?", "What does i
 
 
 def compared(system, baseline, difference, p, measure="ndcg@10", **more):
-    """A comparison over ten queries, the baseline's mean being 0.4."""
+    """Build a comparison over ten queries with a baseline mean of 0.4."""
     half = abs(difference) / 2 + 0.01
     return Comparison(
         measure,
@@ -50,7 +50,7 @@ def timed(p95):
 
 
 def entry(name, value, p95=None, zeros=2, **more):
-    """A system with a mean over ten queries, `zeros` of which have the value 0."""
+    """Build a system summary over ten queries; `zeros` of them have the value 0, the others `value`."""
     values = MeasureDict({"ndcg@10": np.array([0.0] * zeros + [value] * (10 - zeros))}, str)
     nothing: MeasureDict = MeasureDict({"ndcg@10": {}}, str)
     scores = Scores(
@@ -78,7 +78,7 @@ def figures(text):
     return [float(one) for one in re.findall(r"[-+]?\d+(?:\.\d+)?", text)]
 
 
-# --- sentences ---
+# --- summary sentences ---
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_summary_best_baseline_is_compared_with_next_best(p):
     entries = [entry("slow", 0.2), entry("bm25", 0.4), entry("dense", 0.35)]
     rival = compared("bm25", "dense", 0.05, p / 3)
     found = made(entries, "bm25", [worst, worse], rival)
-    gap = f"ndcg@10 by 0.0500 [0.0150, 0.0850], p = {p:.3f}"  # the corrected p-value of the family
+    gap = f"ndcg@10 by 0.0500 [0.0150, 0.0850], p = {p:.3f}"  # the p-value corrected for the family of tests
     if p < 0.05:
         assert (
             summarise_overview(found)
@@ -163,7 +163,7 @@ def test_summary_best_baseline_is_compared_with_next_best(p):
         3,
         6,
         1,
-    ]  # won, lost and tied by the baseline
+    ]  # wins, losses and ties of the baseline
 
 
 def test_summary_without_baseline_compares_best_with_next_best():
@@ -216,7 +216,7 @@ def test_summary_nan_mean_has_no_cards():
     assert build_cards(found) == []
 
 
-# --- answers ---
+# --- cards ---
 
 
 def test_difference_card_has_baseline_and_next_best():
@@ -345,7 +345,7 @@ def test_failure_card_counts_zeros_errors_and_weakest_stratum():
         "kind": [
             StratumMeans("short", 6, {"only": Mean(0.6, 6, 0.5, 0.7)}),
             StratumMeans("long", 5, {"only": Mean(0.1, 5, 0.0, 0.2)}),
-            StratumMeans("rare", 4, {"only": Mean(0.0, 4, 0.0, 0.0)}),  # too few to say
+            StratumMeans("rare", 4, {"only": Mean(0.0, 4, 0.0, 0.0)}),  # fewer than 5 queries, so not reported
         ]
     }
     one = entry("only", 0.5, zeros=3, failed={"q1": "down", "q2": "down"})
@@ -357,11 +357,11 @@ def test_failure_card_counts_zeros_errors_and_weakest_stratum():
         "ndcg@10 is 0; weakest where kind is long: 0.1000 over 5 queries; "
         "2 queries ended in an error; not run at all: gone"
     )
-    calm = {"kind": [StratumMeans("long", 5, {"only": Mean(0.45, 5, 0.3, 0.6)})]}  # may be chance
+    calm = {"kind": [StratumMeans("long", 5, {"only": Mean(0.45, 5, 0.3, 0.6)})]}  # includes the overall mean
     assert "weakest" not in detail_of(answer(made([entry("only", 0.5)], strata=calm), "Where does it fail?"))
 
 
-# --- where little is known, no figure is made up ---
+# --- missing values and ties ---
 
 
 def test_summary_single_query_has_no_interval_or_p_value():
@@ -386,7 +386,7 @@ def test_failure_card_without_zero_scores_omits_zero_note():
 
 
 def test_summary_best_mean_losing_on_common_queries_is_not_winner():
-    row = compared("dense", "bm25", -0.05, 0.001)  # the means are over other queries than the comparison
+    row = compared("dense", "bm25", -0.05, 0.001)  # the means cover other queries than the comparison
     found = made([entry("bm25", 0.4), entry("dense", 0.5)], "bm25", [row], row)
     assert not summarise_overview(found).startswith("dense beats bm25")
 
@@ -397,7 +397,7 @@ def test_summary_p_value_equal_to_level_is_not_significant():
     assert "which is not significant" in summarise_overview(found)
 
 
-# --- from real scores ---
+# --- real scores ---
 
 
 def test_summary_numbers_match_overview():

@@ -1,4 +1,4 @@
-"""Overviews as tables: on a terminal, as Markdown, CSV, JSON and LaTeX; much or little of them may be known."""
+"""Tables of complete and partial overviews: terminal, Markdown, CSV, JSON, LaTeX and sparklines."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def printed(tables, width=80):
 
 
 def rich_overview():
-    """One that knows everything that can be known."""
+    """Build an overview with data in every field."""
     found = side_by_side(
         THREE, "low", rival=None, made="2026-01-01T00:00:00+00:00", dataset="small", documents_known=30
     )
@@ -171,7 +171,7 @@ MANY = {
 }
 
 
-# on a terminal ------------------------------------------------------------------------------------------------------
+# Terminal -----------------------------------------------------------------------------------------------------------
 
 
 def test_quality_table_marks_best_and_has_differences_with_stars():
@@ -271,7 +271,7 @@ def test_terminal_report_of_real_experiment_fits_80_columns():
     found = overview(ran, audited=False)
     pieces, dropped = render_report(build_report(found), 80)
     lines = [line for line in printed(pieces) if line.startswith(("system", "a system", "hybrid  "))]
-    assert len(lines) == 6  # two headers and twice two systems: no line was broken
+    assert len(lines) == 6  # two tables of a header and two systems: no line is wrapped
     assert "p95" in lines[3]
     assert "mean" in dropped
     page = written("markdown", found)
@@ -280,7 +280,7 @@ def test_terminal_report_of_real_experiment_fits_80_columns():
     VALID.validate(json.loads(written("json", found)))
 
 
-# as Markdown --------------------------------------------------------------------------------------------------------
+# Markdown -----------------------------------------------------------------------------------------------------------
 
 
 def test_markdown_error_message_is_escaped(tmp_path):
@@ -329,7 +329,7 @@ def test_markdown_starts_with_summary_and_systems():
     assert rf"| high | **0.8750 \*\*\*** | +0.7750 {interval} | **<0.001 \*\*\*** |" in top
     assert "paired t-test, Holm-corrected for 2 comparisons" in top
     assert top.index("p50 ms") > top.index("vs low")
-    for part in rest:  # without blank lines around it, a table would be text
+    for part in rest:  # Markdown needs blank lines around a table
         assert re.match(r"<summary>[^\n]+</summary>\n\n.+\n\n</details>\n", part, re.S)
 
 
@@ -360,7 +360,7 @@ def test_markdown_has_no_nan_or_none(name):
     assert "None" not in page
 
 
-# as CSV -------------------------------------------------------------------------------------------------------------
+# CSV ----------------------------------------------------------------------------------------------------------------
 
 
 def rows_of(text):
@@ -439,11 +439,11 @@ def test_csv_output_random_text_round_trips(names, text):
     assert {restore_cell(row["query"]) for row in rows_of(written("queries", found))} == {text}
 
 
-# as JSON ------------------------------------------------------------------------------------------------------------
+# JSON ---------------------------------------------------------------------------------------------------------------
 
 
 def checked(found):
-    """The data as somebody else reads them: through JSON without NaN, and by the schema."""
+    """Parse the JSON output of an overview, reject NaN and validate it against the schema."""
     data = json.loads(written("json", found), parse_constant=pytest.fail)
     VALID.validate(data)
     return data
@@ -543,7 +543,7 @@ def test_random_overview_renders_in_every_format(known, title, lower, strata, no
     assert written("latex", found).count("\\\\\n") == len(known) + 1
 
 
-# as LaTeX -----------------------------------------------------------------------------------------------------------
+# LaTeX --------------------------------------------------------------------------------------------------------------
 
 
 def test_latex_letters_mark_significantly_beaten_systems():
@@ -607,7 +607,7 @@ def test_latex_more_than_26_systems_uses_numbers():
     found = replace(side_by_side(THREE).compared, rows=rows, systems=names)
     text = format_results(found, "latex")
     assert re.search(r"4 s3 +& 0\.0750\\rlap\{\\textsuperscript\{1,2,3\}\}", text)
-    assert r"{lr@{\hspace{31.4em}}}" in text  # as wide as the longest of them
+    assert r"{lr@{\hspace{31.4em}}}" in text  # space for the longest list of numbers
 
 
 def test_latex_headers_have_options_p95_and_convention():
@@ -647,7 +647,7 @@ def test_escape_latex_random_text_has_no_special_characters(text):
     assert not set(plain) & set('\\_&%#${}~^<>|"`\n')
 
 
-# sparklines ---------------------------------------------------------------------------------------------------------
+# Sparklines ---------------------------------------------------------------------------------------------------------
 
 
 def test_sparkline_scales_from_minimum_to_maximum():
@@ -699,7 +699,7 @@ def test_comparison_report_has_difference_profile_of_two_systems():
     assert profile(report.keep_changed_queries(found, 1)) == []
 
 
-# the command line ---------------------------------------------------------------------------------------------------
+# Command line -------------------------------------------------------------------------------------------------------
 
 
 def cli(*arguments, cwd, **environment):

@@ -1,4 +1,4 @@
-"""Asking: no query is dropped, whatever a system does; threads, event loops, time-outs and retries."""
+"""Execution of queries: one result per query despite errors, with threads, event loops, timeouts and retries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOBS = [QueryTask(f"q{i}", f"text {i}", 0) for i in range(20)]
 
 
 class Plain:
-    """A retriever made of a function."""
+    """A retriever made from a function."""
 
     def __init__(self, function):
         self.function = function
@@ -28,7 +28,7 @@ class Plain:
 
 
 class Later:
-    """The same, async."""
+    """A retriever made from an async function."""
 
     def __init__(self, function):
         self.function = function
@@ -101,7 +101,7 @@ def test_run_queries_failing_query_has_error_status(retriever, how):
 
 
 class Flaky:
-    """Fails the first times it is asked each query."""
+    """A search whose first `times` calls for each query fail."""
 
     def __init__(self, times):
         self.times, self.calls = times, {}
@@ -119,7 +119,7 @@ def test_run_queries_retries_are_counted_and_timed(how):
     answers = asked(Plain(flaky), JOBS[:4], retries=2, pause=0.001, **how)
     assert {one.attempts for one in answers} == {3}
     assert {one.status for one in answers} == {"ok"}
-    assert all(one.total >= 3_000_000 for one in answers)  # pauses of at least 1 and 2 ms cannot be shorter
+    assert all(one.total >= 3_000_000 for one in answers)  # two pauses, of at least 1 and 2 ms
 
 
 def test_run_queries_async_retries_and_keeps_last_error():
@@ -190,7 +190,7 @@ def test_run_queries_timeout_error_of_system_has_error_status():
 
 
 class Counting:
-    """How many are inside at the same time."""
+    """A context manager that counts how many callers are inside at the same time."""
 
     def __init__(self):
         self.inside = self.most = 0
@@ -211,7 +211,7 @@ def test_run_queries_uses_as_many_threads_as_workers():
 
     def search(query, k):
         with counting:
-            gate.wait(PATIENCE_S)  # passes only when three are inside at once
+            gate.wait(PATIENCE_S)  # returns only when three threads wait at once
         return found(query, k)
 
     assert len(asked(Plain(search), JOBS[:18], workers=3)) == 18
@@ -356,7 +356,7 @@ def test_run_queries_timed_out_worker_makes_no_more_calls():
 
 
 def test_run_queries_timeout_race_returns_one_result_per_query():
-    """Attempts that take about as long as they may: whichever wins, every query has one answer."""
+    """Searches take about as long as the timeout: whether they finish or time out, every query has one result."""
 
     def search(query, k):
         time.sleep(0.02)

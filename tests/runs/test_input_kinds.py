@@ -1,4 +1,4 @@
-"""Kinds of inputs: one table of rules for paths, names and objects."""
+"""Kinds of inputs: detection from paths, names and objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {
     "run.json": "corpus",  # Nested objects can be a run, judgments or texts by id.
     "experiment/bm25": "run",
     "experiment": "experiment",
-    "unfinished": "corpus",  # Nothing is in it: the reader of the last kind of folders says so.
+    "unfinished": "corpus",  # It contains no input: the reader of the last kind of folder reports the error.
     "qrels.txt": "judgments",
     "beir": "dataset",
     "corpus.jsonl": "corpus",
@@ -43,7 +43,7 @@ KINDS = {
     "result.json": "result",
     "swarm.csv": "result of another tool",
     "empty.txt": "corpus",
-    "missing.run": "dataset",  # No such file: it may be the name of a dataset.
+    "missing.run": "dataset",  # No such file: it can be the name of a dataset.
 }
 
 

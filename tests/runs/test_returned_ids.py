@@ -1,4 +1,4 @@
-"""Ids that a system returns and the dataset does not know: all of them fail, some of them are counted."""
+"""Returned ids that are not in the dataset: the run fails if all are unknown, and otherwise counts them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DATA = Dataset(
 
 
 def check_unknown_ids_fail_and_map(store) -> None:
-    """Run a store that generated its own ids: without a mapping it fails, with `metadata.source` it is scored."""
+    """Run a store that generated its ids: it fails without a mapping and is scored with `metadata.source`."""
     with pytest.raises(BadInput, match=r"store: (\d+) of \1 returned ids are not in the corpus; returned: `") as error:
         ragauge.run(DATA, {"store": store}, k=6, measures=["recall@6"])
     assert error.value.message.endswith("; corpus: `d0`, `d1`, `d2`")
@@ -187,7 +187,7 @@ def test_find_nearest_id_by_file_name_then_spelling(unknown, nearest):
 
 
 class Framework:
-    """A retriever with a k of its own, called as those of LangChain are."""
+    """A retriever with its own k and the interface of LangChain retrievers."""
 
     def __init__(self, own):
         self.search_kwargs = {"k": own}

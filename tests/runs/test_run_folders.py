@@ -1,4 +1,4 @@
-"""Run folders: a finished run is not overwritten by less, and a folder whose files do not fit together is refused."""
+"""Run folders: fewer queries do not overwrite a finished run, and folders with inconsistent files are rejected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def folder(tmp_path):
 
 
 def commands(folder):
-    """Every command that reads a run folder, on the whole folder or on one run of it."""
+    """List every command that reads a run folder, for the whole folder or one of its runs."""
     return [
         f"ragauge evaluate {folder}",
         f"ragauge compare {folder}",
@@ -76,7 +76,8 @@ def test_run_other_judgments_next_to_other_runs_raise(folder):
     data = replace(DATA, judgments=Judgments(graded))
     with pytest.raises(BadInput, match="bad: holds a finished run with other judgments than those of `small`"):
         run(data, {"good": GOOD}, out=folder, warmup=0)
-    run(data, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0)  # kept, and judged again
+    # Accepted: all runs of the folder are judged again.
+    run(data, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=folder, warmup=0)
     assert Inputs.resolve(folder).qrels.nested == graded
     fewer = replace(DATA, judgments=Judgments(dict(list(graded.items())[:10])))
     with pytest.raises(BadInput, match="judgments of 30 queries, 20 of which `small` lacks"):

@@ -1,4 +1,4 @@
-"""How far a judge agrees with people: against scikit-learn, statsmodels, scipy, published tables and simulation."""
+"""Agreement between a judge and human raters: values from other libraries and publications, and interval coverage."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LABELS = np.round(np.clip(SCORES / 2 + SEED.normal(0, 0.3, 300), 0, 1) * 3) / 3
 
 
 def spelled(good: int, only_judge: int, only_people: int, bad: int):
-    """Verdicts of judge and people that give such a table."""
+    """Return verdicts of the judge and of people with these counts in their confusion matrix."""
     judge = np.repeat([True, True, False, False], [good, only_judge, only_people, bad])
     people = np.repeat([True, False, True, False], [good, only_judge, only_people, bad])
     return judge, people
@@ -70,9 +70,10 @@ def test_proportion_interval_matches_statsmodels_wilson(hits, n):
 
 
 def test_kappa_and_gwets_ac1_by_hand():
-    """Where 118 of 125 are called good by both, kappa is below zero and AC1 is not.
+    """If both raters call 118 of 125 samples good, kappa is negative, but AC1 is not.
 
-    Observed 118/125 = 0.944; Cohen expects (123 * 120 + 2 * 5) / 125^2 = 0.94528, Gwet 2 * 0.972 * 0.028 = 0.054432.
+    The observed agreement is 118/125 = 0.944. The agreement expected by chance is (123 * 120 + 2 * 5) / 125^2 = 0.94528
+    for Cohen's kappa, and 2 * 0.972 * 0.028 = 0.054432 for Gwet's AC1.
     """
     cells = np.array([118.0, 5.0, 2.0, 0.0])
     assert float(compute_kappa(cells)) == pytest.approx((0.944 - 0.94528) / (1 - 0.94528))
@@ -90,7 +91,10 @@ def test_kappa_interval_of_large_sample_matches_statsmodels():
 @pytest.mark.parametrize("cells", [(0.45, 0.05, 0.1, 0.4), (0.85, 0.05, 0.05, 0.05), (0.6, 0.02, 0.02, 0.36)])
 @pytest.mark.simulation
 def test_kappa_and_ac1_intervals_have_nominal_coverage(cells):
-    """Of 300 sets of 50 samples; 95% would be 285, and chance alone gives no fewer than 273."""
+    """Coverage with 300 sets of 50 samples.
+
+    Of 300 intervals, 285 (95%) should cover the true value; fewer than 273 do so with a probability of 0.1%.
+    """
     rng = np.random.default_rng(3)
     truth = {"kappa": float(compute_kappa(np.array(cells))), "ac1": float(gwets_ac1(np.array(cells)))}
     covered = dict.fromkeys(truth, 0)
@@ -127,14 +131,17 @@ def test_accuracy_all_counts_unscored_samples_as_wrong():
 
 
 def test_krippendorff_alpha_two_raters_matches_published_example():
-    """Computing Krippendorff's Alpha-Reliability (2011), example B: ten units, 0.095."""
+    """Example B of "Computing Krippendorff's Alpha-Reliability" (2011): ten units, alpha 0.095."""
     a, b = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
     assert krippendorff_alpha(np.array([a, b], np.float64).T).value == pytest.approx(0.095, abs=5e-4)
     assert verdict_statistics(np.array(a, bool), np.array(b, bool))["alpha"].value == pytest.approx(0.095, abs=5e-4)
 
 
 def test_krippendorff_alpha_missing_grades_matches_published_example():
-    """The same, example C with the interval metric: four observers, twelve units, 0.849."""
+    """Example C of "Computing Krippendorff's Alpha-Reliability" (2011), interval metric.
+
+    Four observers rate twelve units; alpha is 0.849.
+    """
     gap = math.nan
     votes = [
         [1, 2, 3, 3, 2, 1, 4, 1, 2, gap, gap, gap],
@@ -176,7 +183,10 @@ def test_auc_and_correlation_intervals_match_bootstrap():
 
 
 def test_roc_auc_interval_has_nominal_coverage():
-    """Of 500 sets of 12 good and 25 bad samples; 95% would be 475, and chance alone gives no fewer than 460."""
+    """Coverage with 12 good and 25 bad samples.
+
+    Of 500 intervals, 475 (95%) should cover the true AUC; fewer than 460 do so with a probability of 0.2%.
+    """
     rng = np.random.default_rng(2)
     truth, good = stats.norm.cdf(1.2 / math.sqrt(2)), np.arange(37) < 12
     covered = 0
@@ -242,7 +252,10 @@ def test_cross_fitted_verdicts_of_noise_have_zero_kappa():
 
 
 def test_human_agreement_compares_each_rater_with_the_others():
-    """Three samples, three people: 8 of 9 votes are what the mean of the two others says, good being from 0.5 on."""
+    """Each vote of three raters on three samples is compared with the mean of the other two votes.
+
+    A mean of at least 0.5 is good: 8 of 9 votes agree.
+    """
     votes = np.array([[1.0, 1.0, 0.0], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
     found = human_agreement(votes, 0.5)
     assert found["accuracy"].value == pytest.approx(8 / 9)
@@ -309,7 +322,10 @@ def test_auc_difference_matches_paired_bootstrap():
 
 
 def test_judge_consistency_by_hand():
-    """Of four samples in three replicates two are always alike; of the 12 pairs 6 + 1 + 1 = 8 are."""
+    """Two of four samples have equal verdicts in all three replicates.
+
+    Of the 12 pairs of replicates, 6 + 1 + 1 = 8 have equal verdicts; a pair with a NaN is not equal.
+    """
     columns = np.array([[0.9, 0.8, 0.7], [0.1, 0.2, 0.1], [0.9, 0.1, 0.9], [0.6, 0.6, math.nan]])
     found = judge_consistency(columns, 0.5)
     assert found.same.value == 0.5

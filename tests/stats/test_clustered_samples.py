@@ -1,4 +1,4 @@
-"""Several answers to one question: intervals hold the truth where samples hang together, and would not otherwise."""
+"""Intervals for correlated samples (several answers per question): coverage with and without groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ CHANGED = 0.1586552539314571
 
 
 def drawn(rng, number):
-    """Answers to so many questions: groups, labels, scores, words and who changes, each half the question's doing."""
+    """Draw answers to `number` questions: groups, labels, scores, word counts and changed verdicts.
+
+    Half of the variance of each value is common to all answers to a question.
+    """
     groups = np.repeat(np.arange(number), ANSWERS)
 
     def mixed():
@@ -32,7 +35,10 @@ def drawn(rng, number):
 
 @pytest.mark.simulation
 def test_grouped_intervals_have_nominal_coverage():
-    """Of 150 draws; 95% would be 142, and chance alone gives no fewer than 133. Blind ones hold far less."""
+    """Of 150 intervals, 142 (95%) should cover the true value; fewer than 133 do so with a probability of 0.1%.
+
+    Intervals that ignore the groups cover it less often.
+    """
     rng = np.random.default_rng(11)
     covered, blind = Counter(), Counter()
     for turn in range(DRAWS):
@@ -62,7 +68,10 @@ def test_grouped_intervals_have_nominal_coverage():
 
 
 def test_estimate_mean_of_groups_by_hand():
-    """Sums of what is off the mean 0.5: -0.8 and +0.8; 2/1 * 2 * (0.8/4)^2 = 0.16, and t for 1 is 12.706."""
+    """The deviations from the mean 0.5 sum to -0.8 and +0.8 in the two groups.
+
+    The variance is 2/1 * 2 * (0.8/4)^2 = 0.16, and the t quantile for 1 degree of freedom is 12.706.
+    """
     found = estimate_mean(np.array([0.0, 0.2, 1.0, 0.8]), groups=np.array([3, 3, 8, 8]))
     assert found[:3] == pytest.approx((0.5, 0.5 - 12.7062 * 0.4, 0.5 + 12.7062 * 0.4), rel=1e-4)
 
@@ -97,7 +106,7 @@ def test_design_effect_by_hand():
     assert design_effect(np.ones(4), np.array([0, 0, 0, 1])) == 10 / 4
     assert design_effect(np.array([1.0, 0.0]), np.zeros(2, np.int64)) == 2.0
     nothing = order_bias(np.zeros(300), np.zeros(300), 0.5, groups=np.arange(300) // 30).changed
-    assert (nothing.low, nothing.high) == pytest.approx((0.0, 0.2775), abs=1e-4)  # Wilson's of 0 in 10
+    assert (nothing.low, nothing.high) == pytest.approx((0.0, 0.2775), abs=1e-4)  # Wilson interval of 0 of 10
 
 
 def test_roc_auc_perfect_order_counts_groups():
@@ -108,7 +117,7 @@ def test_roc_auc_perfect_order_counts_groups():
 
 
 def test_accuracy_all_interval_groups_unscored_samples():
-    """Ten questions of ten: of five the judge says nothing at all, the others it has right."""
+    """Ten questions with ten answers each: those of five questions are unscored, the others have correct verdicts."""
     groups, scores = np.arange(100) // 10, np.repeat([1.0, math.nan], 50)
     found = rate("", "judge", scores, LabelScale(np.ones(100), 0.5, groups), 0.5).figures["accuracy_all"]
     assert found.value == 0.5

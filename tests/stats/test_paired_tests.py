@@ -1,4 +1,4 @@
-"""Statistics: against scipy and statsmodels, by exact enumeration, by hand, and by simulation of what they promise."""
+"""Paired tests, corrections, intervals and power: agreement with scipy and statsmodels, and simulated error rates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def column(values):
     return np.asarray(values, np.float64)[:, None]
 
 
-# tests ------------------------------------------------------------------------------------------------------------
+# Tests ------------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=30, deadline=None)
@@ -111,7 +111,7 @@ def test_paired_tests_treat_columns_independently():
         assert test(gaps) == pytest.approx([test(gaps[:, [j]])[0] for j in range(7)], abs=1e-15)
 
 
-# correction -------------------------------------------------------------------------------------------------------
+# Correction for multiple comparisons ------------------------------------------------------------------------------
 
 
 def test_correct_p_values_holm_by_hand():
@@ -141,7 +141,7 @@ def test_correct_p_values_ignores_nan():
     )
 
 
-# intervals --------------------------------------------------------------------------------------------------------
+# Confidence intervals ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["percentile", "BCa"])
@@ -182,7 +182,7 @@ def upper(values, *how, **more):
 def test_bootstrap_upper_bound_has_nominal_coverage():
     rng = np.random.default_rng(1)
     covered = sum(upper(rng.binomial(1, 0.2, 80).astype(float), 0.9, rounds=500) >= 0.2 for _ in range(200))
-    assert covered >= 175  # 180 are promised
+    assert covered >= 175  # nominal: 180 of 200
 
 
 @pytest.mark.parametrize(("losses", "n"), [(0, 60), (0, 300), (3, 100), (20, 200)])
@@ -197,17 +197,17 @@ def test_bootstrap_upper_bound_small_loss_does_not_lower_bound():
     assert upper(small) >= upper(none) > 0.3
 
 
-# what is promised, by simulation ----------------------------------------------------------------------------------
+# Error rates and coverage, by simulation --------------------------------------------------------------------------
 
 STUDIES = 2000
 """Columns of one call are studies: all of them are tested at once."""
 
 
 def studies(n, kind, seed=0):
-    """Differences of two systems that are equally good: scores as measures give them, paired by query."""
+    """Draw per-query differences between two equally good systems, with scores distributed like those of measures."""
     rng = np.random.default_rng(seed)
     hard = rng.beta(1, 1, (n, STUDIES))
-    if kind == "graded":  # like ndcg: the same difficulty, noise of each system
+    if kind == "graded":  # like ndcg: common difficulty per query, separate noise per system
         noise = rng.normal(0, 0.15, (2, n, STUDIES))
         mine, base = np.clip(hard + noise[0], 0, 1), np.clip(hard + noise[1], 0, 1)
     elif kind == "hits":  # like hit_rate: 0 or 1
@@ -230,8 +230,9 @@ def test_paired_tests_reject_at_nominal_rate(test, kind):
     }[test]
     p = chosen(gaps)
     rate = float((p < 0.05).mean())
-    spread = 3.3 * (0.05 * 0.95 / len(p)) ** 0.5  # one in a thousand studies of this kind goes further
-    if (test, kind) == ("randomisation", "hits"):  # with steps of one it is the sign test: exact, so below its level
+    spread = 3.3 * (0.05 * 0.95 / len(p)) ** 0.5  # exceeded by random variation in 1 of 1,000 cases
+    # With differences of -1, 0 and 1, the randomisation test equals the sign test: it is exact, so below its level.
+    if (test, kind) == ("randomisation", "hits"):
         assert 0.005 < rate < 0.05
     else:
         assert abs(rate - 0.05) < spread + 0.005, rate
@@ -239,7 +240,7 @@ def test_paired_tests_reject_at_nominal_rate(test, kind):
 
 def test_sign_test_rejects_below_nominal_rate():
     rate = float((sign_test(studies(50, "graded")) < 0.05).mean())
-    assert 0.015 < rate < 0.05  # it is discrete: with 50 queries the level that it can have is 0.033
+    assert 0.015 < rate < 0.05  # discrete: with 50 queries, its attainable level is 0.033
 
 
 @pytest.mark.parametrize("kind", ["graded", "hits", "reciprocal"])
@@ -249,14 +250,14 @@ def test_bootstrap_intervals_have_nominal_coverage(method, kind):
     resampled = bootstrap_means(gaps, 2000)
     low, high = bca_interval(gaps, resampled, 0.95) if method == "bca" else percentile_interval(resampled, 0.95)
     rate = float(((low <= 0) & (high >= 0)).mean())
-    assert 0.92 < rate < 0.97, rate  # 0.95; the bootstrap of 60 values is known to be a little narrow
+    assert 0.92 < rate < 0.97, rate  # nominal: 0.95; the bootstrap of 60 values is slightly too narrow
 
 
 def test_correct_p_values_holm_keeps_family_error_rate():
     p = t_test(studies(40, "graded", seed=2))[0].reshape(-1, 8)
     alarms = np.mean([(correct_p_values(family, "holm") < 0.05).any() for family in p])
     bare = np.mean((p < 0.05).any(axis=1))
-    assert alarms < 0.085  # 250 families at 0.05: three in a thousand go further
+    assert alarms < 0.085  # 250 families at 0.05: exceeded with a probability of 0.8%
     assert bare > 0.2
 
 
@@ -269,7 +270,7 @@ def test_compare_pairs_over_seeds_has_nominal_error_rates(seeds, kind, effect):
     pairs = []
     for _ in range(300):
         hard = rng.normal(0, 0.05, 80)
-        mine = rng.normal(hard, 0.1, (seeds, 80)) + rng.normal(0, effect, (seeds, 1))  # what a seed does to all queries
+        mine = rng.normal(hard, 0.1, (seeds, 80)) + rng.normal(0, effect, (seeds, 1))  # effect of a seed on all queries
         base = np.zeros((1, 80)) if kind == "one side" else rng.normal(0, 0.1, mine.shape)
         base += rng.normal(0, effect, (seeds, 1)) if kind == "apart" else 0
         pairs.append(pair(base, mine, seeds=[] if kind == "apart" else [str(i) for i in range(seeds)]))
@@ -278,7 +279,7 @@ def test_compare_pairs_over_seeds_has_nominal_error_rates(seeds, kind, effect):
     assert inside.mean() > 0.925
     assert np.mean([row.p_t < 0.05 for row in rows]) < 0.075
     assert np.mean([(row.p_t >= 0.05) != here for row, here in zip(rows, inside, strict=True)]) < 0.05
-    if (seeds, effect) == (5, 0.0):  # seeds that do nothing cost little: it is not simply wide
+    if (seeds, effect) == (5, 0.0):  # seeds without effect widen the interval only slightly
         alone = compare_pairs(
             [pair(one.baseline_scores.mean(axis=0), one.system_scores.mean(axis=0)) for one in pairs],
             ComparisonSettings(rounds=400),
@@ -307,7 +308,7 @@ def test_compare_pairs_equal_seeds_match_single_seed():
     assert (identical.wins, identical.losses, identical.p_t, identical.ci) == (0, 0, 1.0, (0.0, 0.0))
 
 
-# power ------------------------------------------------------------------------------------------------------------
+# Power ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("effect", "n"), [(0.5, 34), (0.2, 100), (0.05, 1000), (1.2, 6), (0.0, 20)])
@@ -338,7 +339,7 @@ def test_queries_needed_inverts_detectable_difference():
         queries_needed(0.1, 0.0)
 
 
-# pairs ------------------------------------------------------------------------------------------------------------
+# Pairs of systems -------------------------------------------------------------------------------------------------
 
 
 def pair(base, mine, **more):
@@ -363,7 +364,7 @@ def test_compare_pairs_equivalence_matches_statsmodels():
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=3, max_size=30))
 def test_compare_pairs_ignores_float_rounding_of_differences(pairs):
-    """0.3 - 0.2 is not 0.2 - 0.1 in floats; ranks and signs must not see that."""
+    """In floating point, 0.3 - 0.2 differs from 0.2 - 0.1; ranks and signs must not depend on that."""
     mine, base = np.array(pairs).T
     row = compare_pairs([pair(base / 10, mine / 10)], ComparisonSettings(rounds=200))[0]
     whole = compare_pairs([pair(base, mine)], ComparisonSettings(rounds=200))[0]

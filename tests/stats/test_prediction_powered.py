@@ -1,4 +1,4 @@
-"""Few labels and many scores: the formulas by hand, and that intervals cover what they promise."""
+"""Estimates from few labels and many judge scores: hand-computed values and coverage of the intervals."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ragauge.stats.prediction_powered import prediction_powered_mean, rogan_glad
 
 
 def drawn(rng, n, skill, rate=0.6):
-    """Labels of 0 and 1, and the scores of a judge who knows a share of them and guesses the others."""
+    """Draw labels of 0 and 1, and scores of a judge that knows a share `skill` of the labels and guesses the rest."""
     labels = (rng.random(n) < rate).astype(np.float64)
     scores = np.where(rng.random(n) < skill, labels, rng.random(n)) * 0.8 + 0.1
     return labels, scores
 
 
 def test_prediction_powered_mean_by_hand():
-    """Labels 1, 0, 1, 0 and scores .8, .2, .6, .4: their covariance is .4/3, the variance of all ten scores .544/9.
+    """The covariance of labels 1, 0, 1, 0 and scores .8, .2, .6, .4 is .4/3; all ten scores have variance .544/9.
 
-    So the weight would be .4/3 / ((1 + 4/6) * .544/9) = 1.32, and is cut to 1.
+    The weight .4/3 / ((1 + 4/6) * .544/9) = 1.32 is cut to 1.
     """
     labels, scores = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.8, 0.2, 0.6, 0.4])
     others = np.array([0.8, 0.2, 0.6, 0.4, 0.5, 0.9])
@@ -71,7 +71,10 @@ def test_prediction_powered_mean_too_few_or_equal_labels_have_a_reason():
 
 @pytest.mark.parametrize(("n", "more", "skill"), [(20, 500, 0.9), (50, 500, 0.5), (40, 1000, 0.0)])
 def test_prediction_powered_mean_has_nominal_coverage(n, more, skill):
-    """Of 1,000 draws; 95% would be 950, and chance alone gives no fewer than 930. The bare judge is far off."""
+    """Of 1,000 intervals, 950 (95%) should cover the true value; fewer than 930 do so with a probability of 0.2%.
+
+    Intervals of the judge's scores alone cover it fewer than 800 times.
+    """
     rng = np.random.default_rng(9)
     covered = blind = 0
     width = plain_width = 0.0
@@ -90,7 +93,10 @@ def test_prediction_powered_mean_has_nominal_coverage(n, more, skill):
 
 
 def test_prediction_powered_mean_of_groups_has_nominal_coverage():
-    """Of 400 draws of 40 groups of three equal labels; 95% would be 380, and chance alone gives no fewer than 367."""
+    """Coverage with 40 groups of three equal labels.
+
+    Of 400 intervals, 380 (95%) should cover the true value; fewer than 367 do so with a probability of 0.2%.
+    """
     rng = np.random.default_rng(10)
     together = np.arange(1200) // 3
     covered = blind = 0
@@ -106,7 +112,7 @@ def test_prediction_powered_mean_of_groups_has_nominal_coverage():
 
 
 def test_rogan_gladen_share_by_hand():
-    """8 of 10 good ones are called good, 9 of 10 bad ones bad; of all 120 samples 9 + 41 are called good.
+    """The judge has sensitivity 8/10 and specificity 9/10, and calls 9 + 41 of all 120 samples good.
 
     (50/120 + 0.9 - 1) / (0.8 + 0.9 - 1) = 0.452381
     """

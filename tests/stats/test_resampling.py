@@ -1,4 +1,4 @@
-"""Resampling: exact sums, and the draws of one generator."""
+"""Resampling: exact sums, independence of order and BLAS threads, and the same random draws as scipy."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_bootstrap_means_match_scipy():
 def test_sign_flipped_sums_match_generator_bits():
     gaps, rng = RNG.normal(size=300_001), np.random.default_rng(9)
     expected = []
-    for rows in (6, 6, 6, 6, 1):  # number of rounds per block
+    for rows in (6, 6, 6, 6, 1):  # rounds per block
         bits = np.unpackbits(np.frombuffer(rng.bytes(rows * 37_501), np.uint8).reshape(rows, -1), axis=1)
         expected += [math.fsum(np.where(row[:300_001], -gaps, gaps)) for row in bits]
     found, exact = sign_flipped_sums(gaps[:, None], 25, 9)

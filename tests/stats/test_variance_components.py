@@ -1,4 +1,4 @@
-"""Variance over trials and over queries: the mean squares, what follows from them, and intervals that know both."""
+"""Variance components of trials and queries: mean squares, derived estimates, and intervals over both."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHROUT_FLEISS = np.array(
 
 
 def drawn(rng, n, trials, queries=0.0, between=0.0, rest=0.0):
-    """A table of values with these deviations."""
+    """Draw a table of trials by queries; the components have these standard deviations."""
     table = rng.normal(0, queries, n) + rng.normal(0, between, trials)[:, None]
     return table + rng.normal(0, rest, (trials, n))
 
@@ -63,7 +63,7 @@ def test_analyse_variation_matches_statsmodels_mixed_model():
     model = statsmodels.MixedLM.from_formula("value ~ 1", frame, groups=np.ones(240), vc_formula=parts)
     fitted = model.fit(reml=True)
     found = analyse_variation(table)
-    assert not found.below  # then REML and the solved mean squares agree where the table has no hole
+    assert not found.below  # without negative estimates, REML and mean squares agree on complete tables
     assert list(found.variances) == pytest.approx([*fitted.vcomp, fitted.scale], rel=1e-3)
 
 
@@ -80,7 +80,7 @@ def test_analyse_variation_error_matches_simulated_variance_of_mean():
     tables = [drawn(rng, 10, 5, 1.0, 0.6, 0.8) for _ in range(4_000)]
     truth = 1.0 / 10 + 0.36 / 5 + 0.64 / 50
     assert np.var([one.mean() for one in tables]) == pytest.approx(truth, rel=0.1)
-    # What is below 0 counts 0, so that on average it is a little more than the truth.
+    # Negative estimates count as 0, so the mean is slightly above the true variance.
     told = float(np.mean([analyse_variation(one).error ** 2 for one in tables]))
     assert truth * 0.97 < told < truth * 1.06
 
@@ -158,9 +158,10 @@ def test_seed_variance_share_of_one_system_equals_trial_share():
 
 def test_seed_variance_share_of_two_systems_by_hand():
     mine, base = np.array([[1.0, 2.0], [3.0, 8.0]]), np.array([[0.0, 4.0], [2.0, 6.0], [4.0, 8.0]])
-    # The queries' means differ by 2 - 2 = 0 and 5 - 6 = -1: a variance of 1/2, over two queries 1/4. Of mine, mean
-    # squares of 16 and 4 over 2 x 2 values are 4 and 1; of base, 2 x 4 and 0 over 6 values are 4/3 and 0.
-    assert seed_variance_share([mine, -base]) == pytest.approx(1.0)  # 1/4 - 1 is below 0: queries count nothing
+    # The query means differ by 2 - 2 = 0 and 5 - 6 = -1: their variance is 1/2, that of the mean of two queries 1/4.
+    # The mean squares of mine are 16 and 4; divided by its 2 x 2 values, they are 4 and 1.
+    # The mean squares of base are 2 x 4 and 0; divided by its 6 values, they are 4/3 and 0.
+    assert seed_variance_share([mine, -base]) == pytest.approx(1.0)  # 1/4 - 1 is below 0, so the query variance is 0
     assert seed_variance_share([mine * [[1.0, 3.0]], -base]) == pytest.approx(_by_hand(mine * [[1.0, 3.0]], base))
 
 

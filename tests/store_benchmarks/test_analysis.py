@@ -1,4 +1,4 @@
-"""The frontier: what is beaten goes, what is between two points is worked by hand, and nothing is made up."""
+"""Recall-QPS frontiers: dominated points, interpolated QPS at a recall level, and cost per million queries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from store_benchmark_builder import RECALL, point, sweep
 
 
 def of(*pairs, store="hnswlib"):
-    """Points of one store: recall and queries per second."""
+    """Build points of one store from pairs of recall and QPS."""
     return [point(store, recall, 1000 / qps, search={"ef": i}) for i, (recall, qps) in enumerate(pairs)]
 
 
@@ -87,9 +87,9 @@ def test_find_pareto_indices_matches_pairwise_check(pairs):
 
 def test_compute_qps_at_recall_interpolates_logarithmically():
     points = of((0.9, 1000), (1.0, 10))
-    assert at(points, 0.95).qps == pytest.approx(100)  # half way from 10^3 to 10^1 is 10^2
+    assert at(points, 0.95).qps == pytest.approx(100)  # logarithmic: halfway between 10^3 and 10^1 is 10^2
     assert at(points, 0.925).qps == pytest.approx(10**2.5)
-    assert at(points, 0.95).p50_ms == pytest.approx(10)  # likewise from 1 ms to 100 ms
+    assert at(points, 0.95).p50_ms == pytest.approx(10)  # logarithmic: halfway between 1 ms and 100 ms
     assert at(points, 0.95).by == "hnswlib:ef=1"
 
 
@@ -113,7 +113,7 @@ def test_compute_qps_at_recall_does_not_extrapolate():
 
 
 def test_compute_qps_at_recall_tolerates_rounding_of_recall():
-    short = sum([0.1] * 3) + 0.6  # 0.9000000000000001 and its like
+    short = sum([0.1] * 3) + 0.6  # 0.9 as a sum of inexact numbers
     assert at(of((2 * 0.9 - short, 70)), 0.9).qps == pytest.approx(70)
 
 

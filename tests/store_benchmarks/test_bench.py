@@ -1,4 +1,4 @@
-"""The sweep: stores in words, a process for each, what is kept, and what becomes of those that break."""
+"""Benchmark of vector stores: parsed stores, one process per store, saved and reused results, and failing stores."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def clustered(n: int = 600, d: int = 8, m: int = 20, metric: str = "l2") -> Vect
 
 @pytest.fixture
 def own_stores(tmp_path, monkeypatch):
-    """A module with stores that somebody wrote, in the folder where the command is called."""
+    """Write the module `own_stores` with user-defined stores into the working directory, and return that folder."""
     (tmp_path / "own_stores.py").write_text(
         textwrap.dedent(
             '''
@@ -371,7 +371,7 @@ def test_bench_reuse_measures_only_new_configurations(own_stores, monkeypatch):
     again = ragauge.bench(data, "own_stores:Counts", folder="out", reuse=True, **QUICK)
     built = counter.read_text()
     assert first.points[0].latency == again.points[0].latency
-    assert built == "xx"  # a rehearsal, and the build
+    assert built == "xx"  # one `add` in the rehearsal, one in the build
     fewer = ragauge.bench(data, "own_stores:Counts", folder="out", reuse=True, k=5, **QUICK)
     assert fewer.points[0].quality["recall(of=eps,eps=1e-06)@5"] == 1.0
     assert counter.read_text() == "xxxx"
@@ -400,7 +400,7 @@ class Store:
 
 @pytest.fixture
 def helped_store(tmp_path, monkeypatch):
-    """A store whose class imports a helper module; returns a function that writes the helper."""
+    """Write a store whose class imports a helper module, and return a function that rewrites the helper."""
     (tmp_path / "helped.py").write_text(HELPED)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -439,7 +439,10 @@ def test_bench_fresh_measures_built_in_stores_again(tmp_path):
 
 
 def rewrite_clocks(folder, **changed):
-    """Give every saved search the readings of an idle machine; those with the k-th search setting get `changed[k]`."""
+    """Give every saved search result the readings of an idle machine, and return the number of results.
+
+    Arrays given as `_k` replace those of result k, counted from 0 in the order of the file paths.
+    """
     pieces = sorted(folder.glob("builds/*/*.npz"))
     pieces = [file for file in pieces if "floor_ns" in (read_raw_result(file) or ({}, {}))[1]]
     for number, file in enumerate(pieces):
@@ -557,7 +560,7 @@ def test_bench_interrupted_run_resumes_own_store(own_stores, monkeypatch):
 
     with pytest.raises(KeyboardInterrupt):
         ragauge.bench(clustered(), stores, folder="out", progress=stop, **QUICK)
-    assert counter.read_text() == "xx"  # a rehearsal, and the build
+    assert counter.read_text() == "xx"  # one `add` in the rehearsal, one in the build
     resumed = ragauge.bench(clustered(), stores, folder="out", **QUICK)
     assert counter.read_text() == "xx"
     assert [one.reused for one in resumed.points] == [True, False]
@@ -595,7 +598,7 @@ def test_bench_several_k_uses_one_search_at_largest_k(own_stores):
         assert one.quality[f"precision@{k}"] == one.quality[f"mrr@{k}"] == 1
     pieces = sorted((own_stores / "kept").rglob("builds/*/*.npz"))
     ragauge.bench(data, ["exact"], repeats=1, k=20, folder=own_stores / "kept")
-    assert sorted((own_stores / "kept").rglob("builds/*/*.npz")) == pieces  # the same search
+    assert sorted((own_stores / "kept").rglob("builds/*/*.npz")) == pieces  # the search at k = 20 is reused
 
 
 def rows_of_metadata(n):
@@ -623,11 +626,11 @@ def test_bench_where_filters_match_brute_force_counts(tmp_path):
             assert (one.returned, one.recall, one.wrong) == (1.0, 1.0, 0)
     places = set(tmp_path.rglob("builds/*/*.npz"))
     ragauge.bench(data, ["exact"], repeats=1, metadata=about, where=[{"new": True}], folder=tmp_path)
-    assert len(set(tmp_path.rglob("builds/*/*.npz")) - places) == 1  # another filter is another result
+    assert len(set(tmp_path.rglob("builds/*/*.npz")) - places) == 1  # another filter adds one result
     about[0]["new"] = not about[0]["new"]
     places = set(tmp_path.rglob("builds/*/*.npz"))
     ragauge.bench(data, ["exact"], repeats=1, metadata=about, where=[{"new": True}], folder=tmp_path)
-    assert len(set(tmp_path.rglob("builds/*/*.npz")) - places) == 1  # and so are other metadata
+    assert len(set(tmp_path.rglob("builds/*/*.npz")) - places) == 1  # so do other metadata
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "csv", "parquet"])
@@ -689,7 +692,10 @@ def test_bench_load_test_rebuilds_removed_store(tmp_path):
 
 @pytest.mark.crash
 def test_bench_killed_process_resumes(own_stores):
-    """The first store is done, the second waits: all is killed hard, nothing lives on, the same command goes on."""
+    """Kill the benchmark when the first store is measured and the second is being built.
+
+    Its worker ends too, and the same command resumes without measuring the first store again.
+    """
     psutil = pytest.importorskip("psutil")
     script = own_stores / "go.py"
     script.write_text(
@@ -764,7 +770,10 @@ def test_read_raw_result_with_flipped_byte_does_not_raise(tmp_path):
 @pytest.mark.parametrize(("name", "metric"), [("ann_bigann10k", "l2"), ("ann_glove50_10k", "cosine")])
 @pytest.mark.engine
 def test_bench_recall_matches_published_neighbours(shared, tmp_path, name, metric):
-    """Counted here from the raw answers of a real index, against the published file read by hand."""
+    """The recall of an HNSW index equals the one computed here from its raw results and the published neighbours.
+
+    The published file is parsed here with NumPy.
+    """
     pytest.importorskip("faiss")
     folder = shared(name)
     (file,) = [one for one in folder.glob("groundtruth*") if metric in one.name or "bigann" in name]
@@ -785,7 +794,11 @@ def test_bench_recall_matches_published_neighbours(shared, tmp_path, name, metri
 
 @pytest.mark.engine
 def test_bench_fixed_rate_latency_shows_stalls():
-    """A fifth of a second at every 200th search: one query in 200 of those who ask when they please, a fifth of all."""
+    """Every 200th search takes 200 ms.
+
+    In a closed loop one query in 200 is slow. At 200 queries per second, 40 of every 200 queries (a fifth) are due
+    during the stall.
+    """
     stalling = "null:stall_ms=200,every=200"
     found = ragauge.bench(clustered(), stalling, clients=[1], rates=[200.0], seconds=3.0, repeats=1, sweep=False)
     closed, opened = found.points[0].loads
@@ -807,12 +820,12 @@ def test_bench_judgments_scores_relevance_of_results():
     found = ragauge.bench(data, ["exact", "null"], score_judgments=True, **QUICK)
     exact, nothing = found.points
     assert exact.relevance == {"ndcg@10": 1.0, "hit_rate@10": 1.0}
-    # It always answers with the first ten documents, which are right for ten of thirty queries.
+    # The null store always returns the first ten documents, which are relevant to ten of the thirty queries.
     assert nothing.relevance["hit_rate@10"] == pytest.approx(1 / 3)
 
 
 def test_plan_builds_pgvector_forces_index_only_if_requested():
-    """A search that forces the index is measured only if the user asks for it, and is a series of its own."""
+    """Searches that force the index are measured only on request, as a separate series."""
     searches = [search for job in plan_builds(["pgvector"], BenchmarkSettings()) for search in job.searches]
     assert searches
     assert not any("force" in search for search in searches)
@@ -823,7 +836,7 @@ def test_plan_builds_pgvector_forces_index_only_if_requested():
 
 @pytest.mark.engine
 def test_bench_filters_measure_every_search_setting(tmp_path):
-    """Without a filter four cells have 0.95 of the neighbours; with one that matches 1% of the vectors they do not."""
+    """With nprobe=4, recall is above 0.95 without a filter, but below it with one that matches 1% of the vectors."""
     data = load_vector_set("clustered:n=2000,d=16,queries=50")
     stores = ["exact", "faiss:kind=ivf,nlist=20,nprobe=1+4+20"]
     found = ragauge.bench(data, stores, repeats=2, filters=[0.01], folder=tmp_path)
@@ -831,7 +844,7 @@ def test_bench_filters_measure_every_search_setting(tmp_path):
     assert len(swept) == 3
     for point in found.points:
         (one,) = point.filters
-        assert 2 <= one.repeats <= 6  # more than 2 if their means differ
+        assert 2 <= one.repeats <= 6  # more than the 2 requested if their means differ
         assert one.latency.n % (one.repeats * len(data.queries)) == 0
         assert one.qps == pytest.approx(1000 / one.latency.mean)
         assert not math.isnan(one.qps_spread)
@@ -849,7 +862,7 @@ def test_bench_filters_measure_every_search_setting(tmp_path):
 
 @pytest.mark.engine
 def test_bench_filters_reused_folder_measures_only_missing_results(tmp_path):
-    """An interrupted sweep leaves the results of some filters: these are not measured again."""
+    """An interrupted benchmark leaves results with some filters, which are not measured again."""
     data, settings = clustered(), {"repeats": 1, "filters": [0.5, 0.1], "folder": tmp_path}
     ragauge.bench(data, ["exact"], **settings)
     name = filter_key({}, {"selectivity": 0.1}, BenchmarkSettings(repeats=1, filters=(0.5, 0.1)))
@@ -863,7 +876,10 @@ def test_bench_filters_reused_folder_measures_only_missing_results(tmp_path):
 
 @pytest.mark.engine
 def test_bench_filters_stop_at_time_limit(tmp_path):
-    """The first setting is always measured; the others keep a result that says that there was no time for them."""
+    """The first search setting is always measured.
+
+    For the others, an empty result is saved if the time limit was reached, and a note reports it.
+    """
     data = clustered()
     stores = ["faiss:kind=ivf,nlist=10,nprobe=1+2+10"]
     settings = {"repeats": 2, "filters": [0.5], "folder": tmp_path}
@@ -908,7 +924,10 @@ def test_plan_builds_with_filters_has_larger_nprobe():
 
 
 def test_estimate_min_seconds_includes_filters():
-    """Eight settings are timed three times for 0.25 s with each filter, in one more process; usearch cannot filter."""
+    """Each of 2 filters adds 8 settings with 3 trials of 0.25 s, and all filters together one process start of 1 s.
+
+    usearch cannot filter and adds nothing.
+    """
     stores = ["faiss:kind=ivf", "usearch"]
     made = plan_builds(stores, BenchmarkSettings(filters=(0.5, 0.01)))
     more = estimate_min_seconds(made, BenchmarkSettings(filters=(0.5, 0.01))) - estimate_min_seconds(

@@ -1,4 +1,4 @@
-"""Exact neighbours: the same by every way, equal to those published, kept by content; and where vectors come from."""
+"""Exact neighbours: equal results of all backends, published neighbours, the cache, and loading of vector sets."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def made(kind: str, n: int = 600, d: int = 12, m: int = 20, seed: int = 0) -> tu
 
 
 def brute(base, query, metric):
-    """All distances of a query, in double precision and without any trick."""
+    """Compute all distances of a query directly, in double precision."""
     a, b = query.astype(np.float64), base.astype(np.float64)
     if metric == "l2":
         return np.sqrt(((a - b) ** 2).sum(axis=1))
@@ -67,7 +67,7 @@ def brute(base, query, metric):
 
 
 def agree(base, queries, metric, positions, distances, allowed=None):
-    """Each list is in order, names no row twice, and is at the distances that brute force finds."""
+    """Check that neighbours are unique, sorted by distance and row, and as near as those found by brute force."""
     for query, near, far in zip(queries, positions, distances, strict=True):
         true = brute(base, query, metric)
         scale = np.abs(true[true < 1e30]).max() if metric != "cosine" else 1.0
@@ -229,7 +229,7 @@ def test_neighbour_cache_serves_smaller_k_for_same_vectors(tmp_path, monkeypatch
     deep = find_exact_neighbours(data, 20, cache=tmp_path)
     assert neighbour_cache_path(tmp_path, data, 20).exists()
     with monkeypatch.context() as patch:
-        patch.setattr("ragauge.store_benchmarks.exact_neighbours.find_nearest", None)  # whoever computes now fails
+        patch.setattr("ragauge.store_benchmarks.exact_neighbours.find_nearest", None)  # any new search fails
         for k in (20, 7):
             again = find_exact_neighbours(small(), k, cache=tmp_path)
             assert again.neighbours.tolist() == deep.neighbours[:, :k].tolist()
@@ -305,7 +305,7 @@ def test_published_neighbours_large_data_are_checked_by_sample(monkeypatch):
     believed = find_exact_neighbours(small(neighbours=near), 10)
     assert believed.by == "given (3 of 8 queries checked)"
     assert believed.neighbours.tolist() == near.tolist()
-    # Queries 0, 3 and 7 are computed; what cannot be is seen of the others too.
+    # Exact neighbours are computed for queries 0, 3 and 7 only, but invalid rows are found in every query.
     twice, outside = near.copy(), near.copy()
     twice[5, 1], outside[6, 0] = twice[5, 0], 200
     for wrong, words in (
@@ -384,7 +384,7 @@ def test_find_exact_neighbours_invalid_arguments_raise_error():
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 1e300])
 def test_vectors_with_nan_or_infinity_raise_error_with_row(metric, value):
     random = np.random.default_rng(0)
-    # Of two the first is named, here the one in the second part that is looked at.
+    # The error names the first of two bad rows; those of the base are in the second block of 65,536 rows.
     base, queries = random.standard_normal((65_600, 3)), random.standard_normal((9, 3))
     for what, rows, places in (("vector", base, (65_590, 65_595)), ("query", queries, (3, 5))):
         before = rows.copy()
@@ -395,7 +395,7 @@ def test_vectors_with_nan_or_infinity_raise_error_with_row(metric, value):
             with pytest.raises(BadInput, match=f"^odd: {what} {places[0]} has a NaN"):
                 ask(data)
         rows[:] = before
-    # What is not asked for need not be a number.
+    # Vectors beyond `max_vectors` are not checked.
     base[2000:] = np.nan
     assert (
         len(load_vector_set(VectorSet("odd", base.astype(np.float32), queries, metric), max_vectors=2000).base) == 2000
@@ -546,7 +546,7 @@ def test_load_vector_set_reads_hdf5_and_byte_vectors(tmp_path):
 
 
 class Letters:
-    """Counts letters: an embedder whose vectors can be checked by hand."""
+    """Embedder that counts the letters a, b and c, so that its vectors can be worked out by hand."""
 
     name = "letters-for-tests"
 
@@ -595,7 +595,7 @@ def test_load_vector_set_keeps_judgments_of_kept_queries_only():
     ids = [f"d{i}" for i in range(50)]
     data = VectorSet("judged", base, queries, "cosine", ids=ids, query_ids=names, judgments=judgments)
     for found, left in (
-        (load_vector_set(data), ["q0", "q2", "q3"]),  # q1 has no direction
+        (load_vector_set(data), ["q0", "q2", "q3"]),  # q1 is all zeros and has no cosine
         (load_vector_set(data, max_queries=2), ["q0"]),
         (load_vector_set(data, metric="l2", max_queries=3), ["q0", "q1", "q2"]),
     ):
@@ -616,7 +616,8 @@ def test_load_vector_set_clustered_is_reproducible_by_seed():
     np.testing.assert_array_equal(
         load_vector_set("clustered:d=8,clusters=4", seed=3, max_vectors=100).base.shape, (100, 8)
     )
-    # Tight clusters fall apart: the nearest centre is never in doubt, and the largest has about 12/25 of all.
+    # Clusters are much narrower than the gaps between them, so vectors nearer than 0.1 are in the same cluster.
+    # The largest of the 4 has a share of about 1 / (1 + 1/2 + 1/3 + 1/4) = 12/25.
     tight = generate_clustered_vectors(n=2000, d=8, clusters=4, spread=0.001)
     gaps = np.linalg.norm(tight.base[:, None] - tight.base[None, :50], axis=2) < 0.1
     sizes = sorted({int(column.sum()) for column in gaps.T}, reverse=True)

@@ -1,4 +1,4 @@
-"""Exact neighbours on an executor: the same to the last bit on threads, processes and a cluster, whatever is killed."""
+"""Exact neighbours on an executor: identical on threads, processes and a cluster, also if workers are killed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ METRICS = ["l2", "cosine", "ip"]
 
 
 def made(n: int, d: int, m: int, metric: str, seed: int = 0, *, grid: bool = False) -> VectorSet:
-    """Vectors; those on a grid have many that are equal or equally near, on both sides of every border."""
+    """Generate random vectors; on a grid many are equal or equally near, also across the borders of shards."""
     random = np.random.default_rng(seed)
     base, queries = (random.integers(1, 4, (rows, d)) if grid else random.standard_normal((rows, d)) for rows in (n, m))
     return VectorSet("made", np.asarray(base, np.float32), np.asarray(queries, np.float32), metric)
@@ -151,7 +151,7 @@ def test_find_exact_neighbours_killed_workers_do_not_change_result(tmp_path, mon
             assert step.done < step.total
             killed.append(workers.kill(victims))
 
-    # A cluster of its own: one that was killed does not always come back a second time.
+    # Each test has its own cluster, because a cluster does not always recover from a second kill.
     with working() as workers:
         there = find_exact_neighbours(replace(data, base=base), 20, executor=workers.executor, progress=kill_once)
     equal(there, find_exact_neighbours(data, 20))
@@ -185,7 +185,7 @@ def test_find_exact_neighbours_memory_mapped_base_sends_file_shards(tmp_path, mo
             equal(find_exact_neighbours(data, 30, executor=pool), find_exact_neighbours(data, 30))
             assert set(travelled) == {"FileShard"}
             travelled.clear()
-        # Columns of a file are no rows of it, and what may be changed in memory is not what is in the file.
+        # Selected columns are not rows of the file, and a copy-on-write map may differ from it, so the rows are sent.
         for base in (big[:, :6], np.load(tmp_path / "base.npy", mmap_mode="c")):
             data = VectorSet("mapped", base, whole.queries[:, : base.shape[1]], "l2")
             equal(find_exact_neighbours(data, 30, executor=pool), find_exact_neighbours(data, 30))
@@ -205,7 +205,7 @@ def test_find_exact_neighbours_missing_file_on_worker_sends_rows(tmp_path, threa
     if harm != "gone":
         there.write_bytes(content + b"x" if harm == "longer" else content[:-4] + b"else")
     read, seen = exact_neighbours.FileShard.read, []
-    # The worker's own disk, in place of that of this machine.
+    # Workers read another file, as if they had their own disk.
     monkeypatch.setattr(
         exact_neighbours.FileShard, "read", lambda self: seen.append(read(replace(self, path=str(there)))) or seen[-1]
     )

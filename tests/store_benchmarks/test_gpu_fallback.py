@@ -1,6 +1,6 @@
-"""A graphics card that is not there, is too small, or fails: the same neighbours, and one line of why.
+"""Exact neighbours if the GPU is missing, too small or failing: equal results, and one note that gives the reason.
 
-What needs a card is skipped without one; what a small one does is seen on the processor, in the card's own steps.
+Tests that need a GPU are skipped without one. A small GPU is simulated: its search runs on the CPU in the same steps.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def equal(one, other) -> None:
 
 
 def small_card(monkeypatch, most: int) -> list[int]:
-    """A card that has room for so many rows, and how many it was given, time and again."""
+    """Simulate a GPU with room for `most` rows, and return the list of the batch sizes that were tried."""
     seen: list[int] = []
 
     class Small(neighbours_gpu.GpuSearch):
@@ -115,7 +115,7 @@ def test_find_exact_neighbours_auto_notes_missing_gpu_for_large_data_only(no_car
 @pytest.mark.parametrize("by", ["auto", "torch"])
 def test_find_exact_neighbours_gpu_error_uses_cpu_with_note(no_card, monkeypatch, by):
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MIN_GPU_MULTIPLICATIONS", 1)
-    # torch believes in a card that is not there, and fails at it by itself.
+    # torch reports a GPU that does not exist, so its own call fails.
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     data = VectorSet("made", *made(), "cosine")
     here, there = find_exact_neighbours(data, 5, by="numpy"), find_exact_neighbours(data, 5, by=by)
@@ -166,14 +166,14 @@ def test_find_exact_neighbours_on_gpu_reports_torch(card):
 
 
 def unlike_lengths(n: int, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors whose lengths span twelve orders of magnitude."""
+    """Generate vectors whose lengths span twelve orders of magnitude."""
     random = np.random.default_rng(1)
     base, queries = (random.standard_normal((rows, d)) * 10 ** random.uniform(-6, 6, (rows, 1)) for rows in (n, m))
     return np.asarray(base, np.float32), np.asarray(queries, np.float32)
 
 
 def narrow_cone(n: int, d: int, m: int, width: float = 3e-7) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors whose cosines differ by little more than rounding, and one that points elsewhere."""
+    """Generate vectors whose cosines differ by little more than rounding, and one in the opposite direction."""
     random = np.random.default_rng(2)
     axis = random.standard_normal(d)
     base, queries = (axis + width * random.standard_normal((rows, d)) for rows in (n, m))
@@ -182,7 +182,7 @@ def narrow_cone(n: int, d: int, m: int, width: float = 3e-7) -> tuple[np.ndarray
 
 
 def repeated_rows(n: int, d: int, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """Three different vectors, each many times."""
+    """Generate three different vectors, and repeat each many times."""
     base, queries = made(3, d, m)
     return np.tile(base, (-(-n // 3), 1))[:n], queries
 

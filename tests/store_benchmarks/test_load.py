@@ -1,4 +1,4 @@
-"""Load that does not wait: what a stall does to those behind it; clients that fail; search while vectors come in."""
+"""Load tests and updates: latency from the scheduled send time, failing clients, filters, search during inserts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Alone(NullStore):
 
 @pytest.fixture
 def own(tmp_path, monkeypatch):
-    """Stores of somebody's own, in the folder where they work."""
+    """Write a module with user-defined stores into the working directory, and return its name."""
     (tmp_path / "stores_of_mine.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     return "stores_of_mine"
@@ -56,7 +56,7 @@ def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
 
 
 def lindley(due: np.ndarray, service: np.ndarray) -> np.ndarray:
-    """When each query ends where one server takes one after the other: the textbook's recursion."""
+    """Compute when each query ends at a server that handles one query at a time (Lindley's recursion)."""
     ended, last = np.empty(len(due)), -np.inf
     for place, (moment, taken) in enumerate(zip(due, service, strict=True)):
         last = max(moment, last) + taken
@@ -66,7 +66,7 @@ def lindley(due: np.ndarray, service: np.ndarray) -> np.ndarray:
 
 @pytest.mark.engine
 def test_load_test_open_loop_latency_shows_stalls():
-    """Every 300th search sleeps for 300 ms. Who asks only after an answer sees one slow query in 300: p99 is fine."""
+    """Every 300th search sleeps for 300 ms; in a closed loop one query in 300 is slow, which p99 does not show."""
     stalling = StoreSpec("null", {"stall_ms": 300, "every": 300})
     queries = vectors(50, 8)
     closed = measures.summarise_load(
@@ -79,19 +79,21 @@ def test_load_test_open_loop_latency_shows_stalls():
     assert closed.latency.max >= 300
     assert closed.latency.p99 < 100
     assert steady.latency.max >= 300
-    # Of 300 queries, about 75 were due while the store slept.
+    # At 250 queries per second, about 75 of every 300 queries were due while the store slept.
     assert steady.latency.p99 > 200
     assert steady.latency.p90 > 20 * closed.latency.p90
     assert steady.late > 0.1
-    # The stall is in both clocks; only one of them counts it for those who had to wait.
+    # Both times include the stall, but only latency from the scheduled time includes the wait of other queries.
     assert steady.service.p99 < 100
     assert steady.latency.n == 600
 
 
 @pytest.mark.engine
 def test_load_test_overload_latency_grows_per_query():
-    """One server that takes s = 20 ms, asked every 10 ms: query i ends at (i + 1) s, that is (i + 1) s - 10 i after it
-    was due."""
+    """A server that takes s = 20 ms per query gets a query every 10 ms.
+
+    Query i ends at (i + 1) s, which is (i + 1) s - 10 i ms after it was due.
+    """
     slow = StoreSpec("null", {"stall_ms": 20, "every": 1})
     raw, _ = load_test.run_load_test(
         slow, vectors(10, 4), 3, load=load_test.OfferedLoad(seconds=0.8, rate=100, patience=10)
@@ -100,7 +102,7 @@ def test_load_test_overload_latency_grows_per_query():
     latency = raw["ended_ns"] - raw["due_ns"]
     assert len(latency) == 80
     assert service.min() >= 20e6
-    # Never faster than by hand, and the recursion holds for the times that were really taken.
+    # Latency is never below the formula, and the recursion holds for the measured service times.
     assert (latency >= 20e6 * np.arange(1, 81) - 10e6 * np.arange(80)).all()
     assert (raw["ended_ns"] >= lindley(raw["due_ns"], service) - 1).all()
     assert np.median(raw["ended_ns"] - lindley(raw["due_ns"], service)) < 0.1 * latency.max()
@@ -111,7 +113,7 @@ def test_load_test_overload_latency_grows_per_query():
 
 @pytest.mark.engine
 def test_load_test_poisson_mean_wait_matches_md1_queue():
-    """Random arrivals, a constant service of s: at half the load the mean wait is s / 2 (M/D/1)."""
+    """With Poisson arrivals, a constant service time s and 50% load, the mean wait is s / 2 (M/D/1 queue)."""
     due = load_test.compute_arrival_times(50, 4000, poisson=True, seed=5).astype(np.float64)
     assert len(due) == 200_000
     waits = lindley(due, np.full(len(due), 10e6)) - due - 10e6
@@ -124,7 +126,7 @@ def test_load_test_poisson_mean_wait_matches_md1_queue():
     )
     expected = lindley(raw["due_ns"], raw["ended_ns"] - raw["began_ns"])
     assert (raw["ended_ns"] >= expected - 1).all()
-    assert (raw["began_ns"] - raw["due_ns"]).max() > 1e6  # somebody came while another was served
+    assert (raw["began_ns"] - raw["due_ns"]).max() > 1e6  # a query was due while another was served
 
 
 @pytest.mark.engine
@@ -141,7 +143,7 @@ def test_load_test_dropped_queries_count_in_latency():
     assert found.latency.n == 50
     assert found.service.n == (raw["began_ns"] >= 0).sum()
     assert "queries were dropped before they could be sent" in found.note
-    # Query 30 was due at 300 ms and never sent: it waited at least until 750 ms.
+    # Query 30 was due at 300 ms and never sent: it waited at least until 750 ms, which is 450 ms.
     assert found.latency.max >= 440
 
 
@@ -162,7 +164,7 @@ def test_load_test_clients_start_together_on_one_clock():
     assert found.clients == 3
     seconds = (raw["ended_ns"].max() - raw["began_ns"].min()) / 1e9
     assert found.qps == pytest.approx(len(raw["ended_ns"]) / seconds)
-    # Three that sleep for 5 ms each answer more than one could.
+    # One client that sleeps for 5 ms per query reaches at most 200 QPS; three together exceed it.
     assert found.qps > 200
 
 
@@ -262,7 +264,7 @@ def test_time_updates_null_store_sees_no_inserts():
         == 0.0
     )
     raw = updates.time_updates(store, base, 5, "delete", ids=ids, metric="l2", n=9)
-    # Only the first five ids are ever found, so hardly a delete can be seen.
+    # The null store finds only the first five ids, so most deleted vectors were not found before (NaN).
     assert np.isnan(raw["seen"]).sum() >= 4
 
 
@@ -279,7 +281,7 @@ def test_generate_new_vectors_are_new_and_nearest_to_themselves():
 
 
 class OneThing(ExactStore):
-    """An exact store that takes one thing at a time."""
+    """Exact store that does not support concurrent calls."""
 
     abilities = ExactStore(metric="l2").abilities - {"concurrent"}
 

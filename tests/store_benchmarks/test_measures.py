@@ -1,4 +1,4 @@
-"""What is made of raw figures of vector stores: against the engine, against brute force, and by hand."""
+"""Measures of vector stores from raw results: against `evaluate`, against brute force, and by hand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
 
 
 def brute(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
-    """All distances in double precision, without any trick."""
+    """Compute all distances directly, in double precision."""
     a, b = queries.astype(np.float64)[:, None, :], base.astype(np.float64)[None, :, :]
     if metric == "l2":
         return np.sqrt(((a - b) ** 2).sum(axis=2))
@@ -56,7 +56,7 @@ def test_compute_quality_matches_evaluate(seed, k, depth, metric, missing):
     random = np.random.default_rng(seed)
     base, queries = random.normal(size=(40, 3)).astype(np.float32), random.normal(size=(6, 3)).astype(np.float32)
     truth = truth_of(base, queries, metric, depth)
-    # Answers as stores give them: near ones and strays, nearest first, fewer at times.
+    # Results as stores return them: exact neighbours and random rows, nearest first, sometimes fewer than k.
     found = np.array(
         [random.permutation(np.r_[row[: k + 2], random.permutation(40)])[: 3 * k] for row in truth.neighbours]
     )
@@ -80,7 +80,7 @@ def test_compute_quality_matches_evaluate(seed, k, depth, metric, missing):
 
 
 def test_compute_quality_with_tied_neighbour_by_hand():
-    """On a line: the query at 0, vectors at 1, -1, 2, 5. The truth is 0, 1 (tied); the store says 1, 3."""
+    """Query at 0, vectors at 1, -1, 2, 5 on a line. Rows 0 and 1 are nearest (tied); the store returns rows 1 and 3."""
     base = np.array([[1.0], [-1.0], [2.0], [5.0]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
     truth = ExactNeighbours(np.array([[0, 1, 2]]), np.array([[1.0, 1.0, 2.0]]), "l2", "given")
@@ -99,7 +99,7 @@ def test_compute_quality_with_tied_neighbour_by_hand():
         "f1@2": pytest.approx(0.4),
         "f1(precision_of=retrieved,recall_of=capped)@2": 0.5,
     }
-    # The first true neighbour is 0, but 1 is as near: by distance it will do, by id it will not.
+    # The first exact neighbour is row 0, but row 1 is as near: it counts by distance, not by id.
     assert measures.compute_quality(truth, np.array([[1]]), data, 1) == {
         "recall(of=eps,eps=1e-06)@1": 1.0,
         "recall(of=eps)@1": 1.0,
@@ -121,7 +121,7 @@ def test_compute_quality_with_tied_neighbour_by_hand():
     ("far", "ties", "eps"), [(2.0, 1.0, 1.0), (2.000001, 1.0, 1.0), (2.0005, 0.5, 1.0), (2.003, 0.5, 0.5)]
 )
 def test_compute_quality_recall_tolerances_by_hand(far, ties, eps):
-    """On a line: the query at 0, the two true neighbours at 1 and 2; the store says 1, and one that is at `far`."""
+    """Query at 0 on a line, exact neighbours at distances 1 and 2; the store returns rows at distances 1 and `far`."""
     base = np.array([[1.0], [2.0], [-far]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
     truth = ExactNeighbours(np.array([[0, 1]]), np.array([[1.0, 2.0]]), "l2", "given")
@@ -130,7 +130,7 @@ def test_compute_quality_recall_tolerances_by_hand(far, ties, eps):
 
 
 def test_compute_quality_high_dimension_rejects_near_misses():
-    """In 1,536 dimensions the 11th to the 20th are hardly farther than the 10th, and still none of the first ten."""
+    """In 1,536 dimensions, neighbours 11 to 20 are hardly farther than the 10th, but none is among the first ten."""
     base, queries = vectors(2000, 1536), vectors(10, 1536, 1)
     truth = truth_of(base, queries, "l2", 20)
     found = measures.compute_quality(truth, truth.neighbours[:, 10:], VectorSet("x", base, queries, "l2"), 10)
@@ -139,7 +139,7 @@ def test_compute_quality_high_dimension_rejects_near_misses():
 
 
 def test_compute_quality_cosine_scaled_copies_are_ties():
-    """They differ by what doubles round, some 1e-16, of which no share is enough."""
+    """Distances near 0 differ by double-precision rounding, about 1e-16, which no relative tolerance covers."""
     random = np.random.default_rng(0)
     one = random.normal(size=16)
     copies = one * random.uniform(0.1, 10, size=(50, 1))
@@ -220,7 +220,7 @@ def test_distance_errors_correct_distances_returns_empty():
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 def test_distance_errors_ignores_float32_rounding_near_zero(metric):
-    """Each query is in the base, and k is 1. By inner product each has a neighbour at a right angle, at distance 0."""
+    """With k = 1, the result of each query is the query itself or, for inner product, orthogonal: distance 0."""
     base = vectors(50, 16) + 3
     queries, positions = base[:10].copy(), np.arange(10)[:, None]
     if metric == "ip":
@@ -229,7 +229,7 @@ def test_distance_errors_ignores_float32_rounding_near_zero(metric):
     ours, theirs = queries, base[:10]
     products = (ours * theirs).sum(axis=1, dtype=np.float32)
     sizes = np.sqrt((ours**2).sum(axis=1) * (theirs**2).sum(axis=1))
-    # As engines count in single precision; a Euclidean distance as the root of what two large squares leave.
+    # Distances as engines compute them in float32; l2 is the root of the small difference of large squares.
     squares = (ours**2).sum(axis=1) + (theirs**2).sum(axis=1) - 2 * np.nextafter(products, np.float32(0))
     claims = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
     assert measures.distance_errors(positions, claims[metric][:, None], data) == []
@@ -295,7 +295,7 @@ def test_summarise_search_latency_pools_repeats():
 
 
 def quiet(**changed):
-    """Three rounds of a second that nobody disturbed."""
+    """Return the arrays of three undisturbed rounds of 1 s, with the given changes."""
     raw = {
         "nanoseconds": np.full((3, 10), 1e6),
         "floor_ns": np.full((3, 2), 9000.0),
@@ -338,12 +338,12 @@ def test_assess_clock_disturbed_measurement_is_doubtful(changed, doubt):
     "changed",
     [
         {"nanoseconds": np.array([[1e6], [1e6], [1.3e6]])},  # one slow repeat of three: QPS is 9% lower
-        {"floor_ns": np.array([[9e3, 9e3], [18e3, 19e3], [9e3, 9e3]])},  # one repeat of three
-        {"floor_ns": np.array([[9e3, 30e3], [9e3, 9e3], [25e3, 9e3]])},  # between the repeats
-        {"readings": readings(cpu_seconds=0.5)},  # the store waits by itself
-        {"readings": readings(cpu_seconds=0.5, faults=3)},  # the store reads from a disk
-        {"readings": readings(switches=125)},  # the process ran almost all the time
-        {"readings": readings(stolen=0.6, ticks=2)},  # one or two ticks
+        {"floor_ns": np.array([[9e3, 9e3], [18e3, 19e3], [9e3, 9e3]])},  # around one repeat of three
+        {"floor_ns": np.array([[9e3, 30e3], [9e3, 9e3], [25e3, 9e3]])},  # on one side of two repeats
+        {"readings": readings(cpu_seconds=0.5)},  # the store waits: few involuntary switches
+        {"readings": readings(cpu_seconds=0.5, faults=3)},  # the store waits for a disk
+        {"readings": readings(switches=125)},  # many switches, but the process ran almost all the time
+        {"readings": readings(stolen=0.6, ticks=2)},  # one or two stolen ticks
     ],
 )
 def test_assess_clock_normal_jitter_is_not_doubtful(changed):
@@ -351,7 +351,10 @@ def test_assess_clock_normal_jitter_is_not_doubtful(changed):
 
 
 def test_assess_clock_idle_machine_has_few_false_doubts():
-    """Rounds as measured by CPU time: 5% noise, 2 interruptions per second of 5 ms on average, 2% slow moments."""
+    """Simulate rounds as measured by CPU time, and count how many are doubtful.
+
+    They have 5% noise, 2 interruptions per second of 5 ms on average, and 2% slow rounds.
+    """
     random = np.random.default_rng(11)
     doubted = 0
     for _ in range(500):
@@ -388,7 +391,7 @@ def loaded(due, began, ended, **changed):
 
 
 def test_summarise_load_by_hand():
-    """Three queries due at 0, 10 and 20 ms; the first takes 30 ms, so the others begin at 30 and 31 and take 1 ms."""
+    """Queries are due at 0, 10 and 20 ms. The first takes 30 ms; the others begin at 30 and 31 ms and take 1 ms."""
     ms = 1_000_000
     found = measures.summarise_load(loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, 31 * ms], [30 * ms, 31 * ms, 32 * ms]))
     assert found.latency.p50 == 21.0
@@ -401,14 +404,14 @@ def test_summarise_load_by_hand():
 
 
 def test_summarise_load_low_rate_qps_equals_rate():
-    """Three queries in ten seconds, each answered in a millisecond; and one alone, after which nothing more was due."""
+    """Three queries in ten seconds take 1 ms each; then a test with a single query, after which no other is due."""
     s, ms = 1_000_000_000, 1_000_000
     due = np.array([0, 10 * s // 3, 20 * s // 3])
     found = measures.summarise_load(loaded(due, due, due + ms, rate=0.3))
     assert found.qps == pytest.approx(0.3)
     assert found.kept_up
     assert measures.summarise_load(loaded([0], [0], [ms], rate=0.3)).qps == pytest.approx(0.3)
-    # As fast as they can, there is nothing to wait for: from the first to the last.
+    # In a closed loop no query is scheduled, so the time runs from the first start to the last end.
     assert measures.summarise_load(loaded([0], [0], [ms], rate=np.nan)).qps == pytest.approx(1000)
 
 
@@ -429,13 +432,13 @@ def test_summarise_load_busy_cpu_is_doubtful_in_closed_loop_only():
     busy = np.tile([1.0, 0.5, 100, 0, 0, 0], (2, 1))
     found = measures.summarise_load(loaded(*times, rate=np.nan, readings=busy))
     assert (found.note, found.doubts) == ("", ["other processes had the CPU for 50% of the time"])
-    # At a rate, of a server, and where clients share processors, waiting is what they do.
+    # Clients wait at a fixed rate, for a server, and if they share CPU cores.
     for changed in ({"rate": 10.0}, {"rate": np.nan, "server": 1}, {"rate": np.nan, "cores": 1}):
         assert measures.summarise_load(loaded(*times, readings=busy, **changed)).doubts == []
 
 
 def test_summarise_filtered_search_by_hand():
-    """Vectors at 0 … 9 on a line, of which the even ones match; the query is at 0, and the store returns 0, 1, 4."""
+    """Vectors at 0 … 9 on a line; the even ones match. The query is at 0, and the store returns 0, 1, 4."""
     base = np.arange(10, dtype=np.float32)[:, None]
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
     mask = np.arange(10) % 2 == 0
@@ -453,10 +456,11 @@ def test_summarise_filtered_search_by_hand():
 
 
 def test_summarise_mixed_workload_by_hand():
-    """The base at 10 and 20 on a line, newcomers at 1 and 2, the query at 0, k = 1.
+    """Base vectors at 10 and 20 on a line, inserted vectors at 1 and 2, the query at 0, k = 1.
 
-    The first search begins before any is in and finds 10: right. The second begins when 1 is in and finds 10: wrong.
-    The third begins before any is in and finds 2, which came meanwhile: right. The fourth finds 2 too early: wrong.
+    Search 1 begins before any insert and finds 10: correct. Search 2 begins after the insert of 1 and finds 10: wrong.
+    Search 3 begins before any insert and finds 2, which was inserted meanwhile: correct.
+    Search 4 finds 2 before its insert began: wrong.
     """
     base = np.array([[10.0], [20.0]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
@@ -490,7 +494,7 @@ def test_summarise_updates_ignores_nan():
 
 
 class Hoarding:
-    """A store that puts an updated vector in its new place, and leaves it in the old one as well."""
+    """Store that adds an updated vector at its new position, but keeps the old one too."""
 
     def __init__(self) -> None:
         self.held = ExactStore(metric="l2")
@@ -510,13 +514,13 @@ def test_time_updates_update_is_visible_only_if_old_vector_is_gone(kind, visible
     ids = [str(place) for place in range(60)]
     store = kind()
     store.add(ids, base)
-    # With k = 20 of 60 an updated vector is often found from its old place too, at the distance of the new one.
+    # With k = 20 of 60, a search at the old position often finds the updated id too, at the new vector's distance.
     raw = updates.time_updates(store, base, 20, "update", ids=ids, metric="l2", n=20)
     assert measures.summarise_updates("update", raw).visible == visible
 
 
 def test_compute_quality_incomplete_results_match_evaluate():
-    """Two of three queries miss some of the 12 true neighbours, and one returns fewer rows than k."""
+    """Two of three queries miss some of the 12 exact neighbours, and one of them returns fewer rows than k."""
     random = np.random.default_rng(3)
     base = random.normal(size=(40, 4)).astype(np.float32)
     data = VectorSet("made here", base, random.normal(size=(3, 4)).astype(np.float32), "l2")

@@ -1,4 +1,4 @@
-"""The page of a sweep in a real browser: drawn, not fooled by names, sorted and thinned out by a click."""
+"""Benchmark page in a real browser: charts, escaped names, legend clicks, sorting, and a narrow screen."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BROKEN = r"""[...document.querySelectorAll('.grid tbody th small')].filter(one =
 
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
-    """A sweep with something of everything, one store named by somebody who means harm."""
+    """Write the page of a benchmark with all kinds of results and one store with a hostile name."""
     found = whole()
     points = [
         replace(one, configuration=replace(one.configuration, name=EVIL))

@@ -61,7 +61,7 @@ SCRIPT = "window.vegaEmbed = async () => {};"
 
 
 def tables_for(result: StoreBenchmark, format_name: str) -> dict[str, Table]:
-    """The tables of a report that a format shows, by id."""
+    """Return the tables of a report that a format shows, by id."""
     sections = build_report(result).select_sections(format_name)
     return {block.id: block for section in sections for block in section.blocks if isinstance(block, Table)}
 
@@ -107,7 +107,7 @@ def rows_of(table: Table) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(render_csv(table))))
 
 
-# The whole report.
+# Complete report.
 
 
 def test_bench_report_has_all_sections_in_order():
@@ -182,7 +182,11 @@ def test_bench_report_long_table_is_shortened_on_terminal_only():
     result = sweep(*points)
     assert len(tables_for(result, "markdown")["frontier"].rows) == 40
     shown = tables_for(result, "terminal")["frontier"]
-    assert column(shown, "recall")[:3] == ["0.9000", "0.9500", "0.9000"]  # 0.99 is not reached: the last replaces it
+    assert column(shown, "recall")[:3] == [
+        "0.9000",
+        "0.9500",
+        "0.9000",
+    ]  # 0.99 is not reached; the last point is shown instead
     section = next(one for one in build_report(result).select_sections("terminal") if one.id == "frontier")
     assert Paragraph("32 configurations of the frontier not shown; files have all.") in section.blocks
     assert "ef=0" in markdown(result)
@@ -274,7 +278,7 @@ def test_bench_report_stalling_null_store_is_in_load_table_only():
     assert [row[0] for row in build_load_table(both).texts()] == ["a", "null"]
     assert list(rows_by_store(build_recall_level_table(both))) == ["a"]
     assert "null" not in " ".join(summarise_benchmark(both))
-    assert null_store_latency(both) == 0.002  # not its own time, because it was configured to take longer
+    assert null_store_latency(both) == 0.002  # from the clock checks, because this null store stalls
 
 
 def test_load_table_has_latency_and_service_times():
@@ -455,19 +459,19 @@ def test_summary_without_results_names_failures():
 def test_sufficient_recall_is_above_all_insufficient_ones():
     first, second = whole().sufficient_recalls
     assert (first.measure, first.score, first.highest_recall, first.recall) == ("ndcg@10", 0.412, 1.0, 0.955)
-    # By hand: 0.412 - 0.005 = 0.407 is missed at recall 0.94 (0.405) and met from 0.955 (0.409) on.
+    # By hand: 0.412 - 0.005 = 0.407. Recall 0.94 has a lower score (0.405), and 0.955 (0.409) and above higher ones.
     lucky = sweep(
         point("a", 0.5, 1.0, relevance={"ndcg@10": 0.412}),
         point("a", 0.9, 2.0, relevance={"ndcg@10": 0.3}),
         point("a", 0.98, 3.0, relevance={"ndcg@10": 0.41}),
     )
     [sufficient] = lucky.sufficient_recalls
-    assert sufficient.recall == 0.98  # one lucky point below does not count
+    assert sufficient.recall == 0.98  # not 0.5: its high score is not kept at recall 0.9
     assert describe_sufficient_recall(sufficient) == (
         "the highest recall, 0.980, has ndcg@10 0.4100, and configurations with lower recall have lower scores"
     )
     assert whole(relevance=False).sufficient_recalls == []
-    # The summary has the sentence on the first measure, the note of the table those on the others.
+    # The summary has the sentence on the first measure, and the note of the table has those on the others.
     note = tables_for(whole(), "html")["relevance"].note
     assert note == f"E{describe_sufficient_recall(second)[1:]}."
 
@@ -476,13 +480,13 @@ def test_sufficient_recall_is_above_all_insufficient_ones():
 
 
 def with_filter(store, ef, recall, ms, *, unfiltered, doubts=(), share=0.01):
-    """A configuration that takes `unfiltered` ms without a filter and `ms` with one."""
+    """Build a configuration that takes `unfiltered` ms per query without a filter and `ms` with one."""
     search = FilteredSearch(share, 100, 1.0, recall, 0, latency(ms), repeats=3, qps_spread=0.04, doubts=doubts)
     return point(store, 0.96, unfiltered, search={"ef_search": ef}, filters=[search])
 
 
 def filtered_sweep():
-    """`graph` is the fastest without a filter; with one `cells` is, at the setting that reaches 0.95 under it."""
+    """Build a benchmark in which `graph` is the fastest without a filter, and `cells` with one (at recall 0.98)."""
     return sweep(
         with_filter("graph", 10, 0.99, 6.0, unfiltered=0.01),
         with_filter("cells", 16, 0.69, 0.1, unfiltered=0.05),
@@ -739,13 +743,13 @@ def test_ragdbeval_export_has_result_per_configuration(tmp_path):
 
 
 def test_ragdbeval_export_throughput_includes_indexing():
-    """10,000 vectors that are queued in 0.2 s and indexed in 0.8 s."""
+    """The 10,000 vectors are queued in 0.2 s and indexed in 0.8 s, which is 10,000 vectors per second."""
     held = json.loads(ragdbeval.render_benchmark_json(sweep(point("a", 0.5, 1.0))))["results"][0]["mean_metrics"]
     assert held["ops_insert_throughput_batch"] == 10_000
 
 
 def test_ragdbeval_export_convention_sets_recall_and_precision():
-    """Of the first ten found all are among the 100 exact neighbours: precision 1, and recall 0.10 or 1.0."""
+    """All ten results are among the 100 exact neighbours: precision is 1, recall is 0.1 or, if capped, 1."""
     quality = {"recall(of=k)@10": 0.961, "recall@10": 0.1, "precision@10": 1.0, "precision(of=retrieved)@10": 1.0}
     one = replace(point("a", 0.961, 1.0), quality={**quality, "mrr@10": 1.0, RECALL: 0.961})
     for convention, recall in (("ragdbeval", 0.1), ("ragdbeval-capped", 1.0)):
@@ -753,7 +757,7 @@ def test_ragdbeval_export_convention_sets_recall_and_precision():
         figures = held["results"][0]["mean_metrics"]
         assert held["metadata"]["convention"] == convention
         assert (figures["quality_recall@10"], figures["quality_precision@10"]) == (recall, 1.0)
-        assert figures["quality_mrr"] is None  # its depth is 100, and ten neighbours were searched for
+        assert figures["quality_mrr"] is None  # it is computed at depth 100, but only ten neighbours were searched
         assert figures["perf_qps_single_thread"] == pytest.approx(1000)
     short = replace(
         one, quality={"recall@10": 0.05, "precision@10": 0.5, "precision(of=retrieved)@10": 1.0, RECALL: 0.5}
@@ -847,7 +851,7 @@ class TestCharts:
             low, high = panel.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
             most = max(row["value"] for row in self.rows(chart, len(names)))
             names.append(panel.title)
-            # By hand: of 150 pixels next to the names a number with five digits takes 45.
+            # By hand: a label of five digits takes 45 of the 150 pixels next to the names, so the bar has 70%.
             share = math.log(most / low) / math.log(high / low) if "log" in panel.title else most / high
             assert share <= 0.7
         assert names == ["build, s (log scale)", "memory, MB", "disk, MB", "cold start, ms"]

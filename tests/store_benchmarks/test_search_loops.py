@@ -1,4 +1,4 @@
-"""Honest clocks: a quiet process, rounds in a fair order, and what a store takes of memory and disk."""
+"""Timing of searches: clocks, garbage collection, order of rounds, and memory and disk space of a store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def null(n: int = 20, **options) -> NullStore:
 
 
 class Notebook:
-    """A store that writes down what it is asked, and answers with the setting's number."""
+    """Store that records each search and returns an id with the number of its setting."""
 
     def __init__(self) -> None:
         self.setting = -1
@@ -121,7 +121,7 @@ def test_wait_until_does_not_return_early(spin):
     due = resources.now() + 20_000_000
     resources.wait_until(due, spin=spin)
     assert resources.now() >= due
-    resources.wait_until(due - 1_000_000_000, spin=spin)  # what is past is not waited for
+    resources.wait_until(due - 1_000_000_000, spin=spin)  # a time in the past returns at once
 
 
 def test_now_is_shared_between_processes():
@@ -247,7 +247,7 @@ def test_time_search_rounds_warms_up_and_shuffles_settings(monkeypatch):
 
 
 class Uneven(Notebook):
-    """A store that is slow in every other round."""
+    """Store that is slow in every other round."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -286,7 +286,8 @@ def test_time_search_rounds_counts_changed_results(monkeypatch):
         index={"d-1": 0},
         rounds=search_loops.SearchRounds(floor=null(), warm_up=vectors(1, 4), repeats=2),
     )[0]
-    # Of 22 searches every seventh is the other way round: numbers 7 of the first round, 14 and 21 of the second.
+    # Each of the 2 rounds has 1 warm-up and 10 measured searches. Every seventh of the 22 has reversed ids: number 7
+    # in the first round, 14 and 21 in the second. These are 3 different queries, so 3 results changed.
     assert raw["changed"].tolist() == [0, 3]
 
 
@@ -305,14 +306,14 @@ def test_measure_memory_includes_child_processes():
         child.communicate(b"\n")
     assert after.processes == named.processes == before.processes + 1
     assert after.method in ("pss", "rss")
-    # Other children of this process share pages with it, so that its own share changes by up to 100 MB.
+    # Other child processes share pages with this one, so its own share varies by up to 100 MB.
     assert after.bytes - before.bytes > 380 << 20
     assert held.nbytes == 256 << 20
 
 
 def test_measure_peak_memory_includes_freed_memory():
-    # In a new process: children of this one may end meanwhile and hide the peak. The kernel may reclaim idle pages, so
-    # the array is touched until it was sampled, and the limit is below its 100 MiB.
+    # In a new process, because children of this one may end meanwhile and hide the peak. The kernel may reclaim idle
+    # pages, so the array is touched until it was sampled, and the limit is below its 100 MiB.
     code = (
         "import time, numpy as np; from ragauge.compute import resources\n"
         "with resources.measure_peak_memory() as peak:\n"

@@ -1,4 +1,4 @@
-"""Stress tests read the documents of every format of a corpus."""
+"""Stress tests: documents are read from every corpus format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stress test: a store that does everything wrong that it is told to shows that each wrong is caught and named."""
+"""Stress test of document stores: each injected fault is detected and named, and a sound store passes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def facts_of(shown: Report) -> dict[str, str]:
     return dict(facts.facts)
 
 
-# What is read back.
+# Faults.
 
 SILENT = {
     "drop": ("reading back", "1 lost of 12 documents: `d7` (document 7) is lost"),
@@ -128,7 +128,7 @@ MANY = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}") for i
 @pytest.mark.parametrize("fault", ["misses when reopened", "misses when replaced"])
 @pytest.mark.engine
 def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
-    # 50 queries with 10 neighbours each: 25 missed neighbours are the tolerance of 5 percentage points, 26 are more.
+    # 50 queries with 10 neighbours each: 25 missed neighbours equal the tolerance of 5 percentage points, 26 exceed it.
     settings = {**ALONE, "embedder": "words(dimensions=512)", "queries": 50, "bisect": False, "ways": ["in batches"]}
     within = stress(faulty(fault, at=25), MANY, **settings)
     when = {"misses when reopened": "after reopening", "misses when replaced": "after replacing"}[fault]
@@ -147,7 +147,7 @@ def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
 
 @pytest.mark.engine
 def test_stress_one_missed_neighbour_of_few_queries_is_a_note():
-    # 2 queries with 5 neighbours each: one neighbour is 10 percentage points, more than the usual tolerance.
+    # 2 queries with 5 neighbours each: one missed neighbour is 10 percentage points, above the usual tolerance of 5.
     one, two = (
         stress(faulty("misses when reopened", at=missed), MANY, **{**ALONE, "bisect": False, "queries": 2, "k": 5})
         for missed in (1, 2)
@@ -159,7 +159,7 @@ def test_stress_one_missed_neighbour_of_few_queries_is_a_note():
 
 @pytest.mark.engine
 def test_stress_repeated_stage_that_fails_again_is_listed_as_a_try(tmp_path):
-    # It fails in the first run and in the repeat of the stage; the 4 tries in between hold.
+    # It fails in the first run and when the stage is repeated; the 4 attempts in between pass.
     store = faulty("raise in runs 1 and 6", word=f"'{tmp_path / 'runs'}'")
     found = stress(store, DOCUMENTS, **ALONE)
     failure = found.broken
@@ -175,7 +175,7 @@ def test_stress_repeated_stage_that_fails_again_is_listed_as_a_try(tmp_path):
 
 @pytest.mark.engine
 def test_stress_claims_only_prefixes_that_were_tried(tmp_path):
-    # It fails in the runs 1 and 4: the prefix of 7 and all documents hold, then all documents fail.
+    # It fails in runs 1 and 4: the prefix of 7 and then all documents pass, then all documents fail.
     found = stress(faulty("raise in runs 1 and 4", word=f"'{tmp_path / 'runs'}'"), DOCUMENTS, **ALONE)
     failure = found.broken
     assert failure is not None
@@ -205,7 +205,7 @@ def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
     assert any(
         note.endswith("while putting not reproduced in 4 attempts: OSError: database is locked") for note in found.notes
     )
-    # The remaining stages were tested all the same.
+    # The remaining stages were tested nevertheless.
     assert [one.when for one in way.read_back][-1] == "replaced, then reopened"
     assert all(one.sound for one in way.read_back)
     assert [found.store, "one by one", "verdict", "not reproduced: putting"] in build_value_table(found).texts()
@@ -320,7 +320,7 @@ def test_stress_failure_leaves_later_stages_empty():
     assert (way.read_back[0].whole, way.read_back[0].expected) == (11, 12)
 
 
-# A store that does nothing wrong.
+# Stores without faults.
 
 
 @pytest.mark.engine
@@ -361,7 +361,7 @@ def test_stress_accepts_importable_store_class():
         stress(type("Inner", (), {"__module__": "__main__"}), DOCUMENTS[:3])
 
 
-# The least that breaks it.
+# Shortest failing prefix.
 
 
 @pytest.mark.parametrize("way", ["one by one", "in batches"])
@@ -430,7 +430,7 @@ def test_find_minimal_prefix_searches_below_passing_prefix():
     assert found.doubt == "some longer prefixes did not fail, and a shorter prefix that was not tried may fail"
 
 
-# Parts.
+# Helper functions.
 
 
 def test_describe_difference_names_byte_or_type():
@@ -511,7 +511,7 @@ def test_neighbour_recall_matches_brute_force():
 
 
 def test_neighbour_recall_ties_are_interchangeable():
-    # Cosines of 1, 0.6, 0.6 and 0.6: the nearest three are the first and any two of the others.
+    # The cosines are 1, 0.6, 0.6 and 0.6: the nearest three are the first and any two of the others.
     base = np.array([[1, 0], [0.6, 0.8], [0.6, -0.8], [3, 4]], np.float32)
     truth = ExactCosines(list("abcd"), base, np.array([[1, 0]], np.float32), 3)
     assert truth.neighbour_recall([[("a", 1), ("d", 0.6), ("b", 0.6)]]) == 1.0
@@ -611,7 +611,7 @@ def test_read_back_sound_requires_every_document():
     assert not ReadBack("at once", 2, 2, corrupt_counts={"unknown": 1}).sound
 
 
-# Mistakes.
+# Invalid input.
 
 
 def test_stress_invalid_settings_raise():

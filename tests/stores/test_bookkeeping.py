@@ -1,4 +1,4 @@
-"""What all stores have in common: ids and positions, metadata and filters, and what is kept of them."""
+"""Bookkeeping shared by all stores: ids and positions, metadata and filters, and its saved form."""
 
 from __future__ import annotations
 

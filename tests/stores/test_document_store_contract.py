@@ -1,6 +1,6 @@
-"""Every keeper gives documents back as they were, under their own ids, and finds them in the order of true cosines.
+"""Contract of document stores: unchanged documents under their own ids, and hits in the order of exact cosines.
 
-`-k qdrant` runs it for one keeper; a new keeper is a row of CASES.
+`-k qdrant` runs the tests of one document store. To add a document store, add a row to CASES.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ragauge.stores.document_stores import MemoryDocumentStore, open_document_st
 
 @dataclass(frozen=True)
 class Case:
-    """One keeper in one shape."""
+    """Document store with its options, and the limits of its engine."""
 
     described: str
     library: str | None = None
@@ -81,7 +81,7 @@ every_keeper = pytest.mark.parametrize("name", CASES)
 
 @pytest.fixture
 def keep(request, tmp_path):
-    """A function that opens a case in a folder; all are closed at the end."""
+    """Return a function that opens a case in a folder; all document stores are closed at the end."""
     opened = []
 
     def build(name: str, folder: str = "kept"):
@@ -111,7 +111,7 @@ def numbered(n: int) -> list[Document]:
 
 
 def same(left, right) -> bool:
-    """Whether two documents are the same to the letter, metadata as JSON."""
+    """Return whether two documents are equal; metadata are compared as JSON."""
     return left[:3] == right[:3] and json.dumps(dict(left.metadata), sort_keys=True) == json.dumps(
         dict(right.metadata), sort_keys=True
     )
@@ -269,7 +269,7 @@ def test_vectors_document_store_keeps_ids_without_texts(tmp_path, store):
     assert isinstance(keeper, DocumentStore)
     assert keeper.keeps == frozenset()
     keeper.put(numbered(4), vectors(4))
-    keeper.put(numbered(2)[1:], vectors(4)[3:])  # another vector for d1
+    keeper.put(numbered(2)[1:], vectors(4)[3:])  # replaces the vector of d1
     keeper.commit()
     keeper.close()
     again = open_document_store(f"vectors(store={store})", tmp_path, DIMENSION)

@@ -1,4 +1,4 @@
-"""Engines have their ways: what they do not say, what they lose, and what this project makes of it."""
+"""Engine-specific behaviour of stores: metadata columns, errors, index use, lost vectors, and removal of tables."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_duckdb_filter_is_applied_after_index_search():
     assert store.describe()["index_used"]
     ids, _ = store.search(base[:20], 10, where={"part": 3})
     assert all(int(one[1:]) % 50 == 3 for one in ids.ravel() if one is not None)
-    assert np.mean(ids == None) > 0.5  # noqa: E711 - an array of objects
+    assert np.mean(ids == None) > 0.5  # noqa: E711 - elementwise, in an array of objects
     store.tune({"filtered": "scan"})
     assert not store.index_used(base[0], 10, {"part": 3})
     assert None not in store.search(base[:20], 10, where={"part": 3})[0]
@@ -268,7 +268,7 @@ def test_pgvector_remove_drops_saved_table(dsn, tmp_path, options):
             assert connection.execute(there, [store.table]).fetchone() == (False,)
             store.close()
             store.remove()
-        # What was there before is somebody else's.
+        # A table that existed before is not the store's own, so it is not dropped.
         connection.execute("CREATE TABLE theirs (x int)")
         store = opened("pgvector", dsn=dsn, table="theirs")
         with pytest.raises(BadInput, match="'theirs' already"):
@@ -299,14 +299,14 @@ def test_pgvector_counts_exact_fallbacks(dsn):
         store.add(ids_of(500), base, [{"part": i // 5} for i in range(500)])
         store.search(base[:4], 10)
         assert store.describe()["exact_fallbacks"] == 0
-        store.search(base[:4], 10, where={"part": 3})  # only five are there, so none of the four is enough
+        store.search(base[:4], 10, where={"part": 3})  # only five match, so all four need an exact search
         assert store.describe()["exact_fallbacks"] == 4
     with opened("pgvector", dsn=dsn, index="none") as store:
         assert "exact_fallbacks" not in store.describe()
 
 
 class Requests:
-    """Stands at the other end of a Qdrant client, and writes down what is asked of it."""
+    """HTTP server that imitates Qdrant and records the requests of a client."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -326,10 +326,10 @@ class Requests:
                 self.end_headers()
                 self.wfile.write(body)
 
-            do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - their names
+            do_GET = do_PUT = do_POST = do_DELETE = answer  # noqa: N815 - names of the base class
 
             def log_message(self, *words: object) -> None:
-                """Quietly."""
+                """Log nothing."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True

@@ -1,6 +1,6 @@
-"""Every store keeps the same contract, and the same truth: distances in double precision, computed here.
+"""Contract of vector stores: every store is compared with distances that are computed here in double precision.
 
-`-k qdrant` runs it for one store; a new store is a row of `store_cases.py`.
+`-k qdrant` runs the tests of one store. To add a store, add a row to `store_cases.py`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ store.close()
 
 @pytest.fixture
 def make(request):
-    """A function from the name of a case to a new store; all are closed at the end."""
+    """Return a function that opens a new store by the name of its case; all stores are closed at the end."""
     made = []
 
     def build(name: str, *, metric: str = "cosine", path=None, n: int = 2000, **options):
@@ -92,7 +92,7 @@ def make(request):
 
 
 def opening(request, name: str, metric: str, path=None, *, n: int = 2000, **options) -> StoreSpec:
-    """How a case is opened for so many vectors."""
+    """Return how to open a case for `n` vectors; skip the test if its metric or library is not available."""
     case = CASES[name]
     if metric not in case.metrics:
         pytest.skip(f"{name} has no metric {metric}")
@@ -108,7 +108,7 @@ def vectors(n: int, d: int, seed: int) -> np.ndarray:
 
 
 def truth(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
-    """All distances, in double precision and without any trick."""
+    """Compute all distances directly, in double precision."""
     a, b = queries.astype(np.float64)[:, None, :], base.astype(np.float64)[None, :, :]
     if metric == "l2":
         return np.sqrt(((a - b) ** 2).sum(axis=2))
@@ -128,7 +128,7 @@ def recall(ids: np.ndarray, all_distances: np.ndarray, k: int = 10) -> float:
 
 
 def able(store, ability: str):
-    """The store, if it says that it can; its refusals are tested apart."""
+    """Return the store; skip the test if it lacks the ability. The errors of missing abilities have their own test."""
     if ability not in store.abilities:
         pytest.skip(f"it does not say that it can {ability}")
     return store
@@ -161,7 +161,7 @@ def test_approximate_store_search_reaches_recall(make, name, metric):
     assert recall(ids, all_distances) >= CASES[name].recall
     assert (np.diff(distances, axis=1) >= 0).all()
     claimed = [[all_distances[row, int(name[1:])] for name in line] for row, line in enumerate(ids)]
-    # The error of a product grows with the length of the query.
+    # The error of an inner product grows with the length of the query.
     slack = CASES[name].atol * (6 if metric == "ip" else 1)
     np.testing.assert_allclose(distances, claimed, rtol=CASES[name].rtol, atol=slack)
     alone = [store.search(query[None], 10) for query in queries[:5]]
@@ -259,7 +259,7 @@ def test_store_delete_removes_ids_until_added_again(make, name):
 @every_store
 def test_store_update_replaces_vectors(make, name):
     base = vectors(300, 8, 31)
-    # Between two others: what lies outside of what a quantizer has learnt is cut off.
+    # Midpoints of two vectors, because a quantizer clips values outside of its training range.
     other = (base + np.roll(base, 1, axis=0)) / 2
     metric = CASES[name].metrics[-1]
     store = able(make(name, metric=metric, n=300), "update")
@@ -467,7 +467,7 @@ def test_store_reopen_keeps_automatic_options(request, name, tmp_path):
     again.save()
     again.close()
     if not left:
-        return  # the same options in another process: that is tested above
+        return  # reading with equal options in another process is tested above
     asked = json.dumps({**vars(told), "queries": base[:5].tolist(), "k": 10})
     (tmp_path / "lone.py").write_text(LONE)
     done = forked(["lone.py", asked], tmp_path)
@@ -489,7 +489,7 @@ def test_store_loads_no_library_after_open(request, make, name):
 @pytest.mark.engine
 def test_lancedb_takes_several_batches_on_one_thread(tmp_path):
     pytest.importorskip("lancedb")
-    # With too few threads it does not fail: it waits for itself.
+    # With too few threads it deadlocks instead of failing, which the timeout detects.
     done = subprocess.run(
         [sys.executable, "-c", BATCHES, str(tmp_path)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""A user's store gets the attributes that it lacks, and is called directly."""
+"""User-defined stores: missing attributes get defaults, and existing methods are called directly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ragauge.stores.vector_store import VectorStore
 
 
 class Small:
-    """The least that a store has."""
+    """Store with the required methods only."""
 
     def add(self, ids, vectors):
         self.added = ids

@@ -1,4 +1,4 @@
-"""The edge: what callables and the frameworks' own retrievers return becomes hits, and services over HTTP do too."""
+"""Adapters: results of callables, of framework retrievers and of HTTP services become hits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def one_sentence(error: pytest.ExceptionInfo) -> str:
     return error.value.message
 
 
-# what a callable may return ---------------------------------------------------------------------------------------
+# Return values of callables ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_as_retriever_unsupported_object_raises_one_line_error():
         assert "cannot search" in one_sentence(error)
 
 
-# sync or async ----------------------------------------------------------------------------------------------------
+# Sync and async callables -----------------------------------------------------------------------------------------
 
 
 async def later(query, k):
@@ -244,7 +244,7 @@ def test_as_retriever_sync_wrapper_of_async_function_returns_awaitable():
         return await found
 
     assert [hit.id for hit in asyncio.run(waited())] == ["q0"]
-    retriever.search("q", 1).close()  # nobody awaits it, and nothing is left over that warns of that
+    retriever.search("q", 1).close()  # closing avoids a warning that a coroutine was never awaited
 
 
 def test_as_retriever_class_raises_error():
@@ -440,7 +440,7 @@ def test_as_retriever_haystack_component_without_async_run_is_sync():
 
 @pytest.fixture
 def service():
-    """A real server: `answer` is what it says next, `bodies` what it was asked."""
+    """Run a local HTTP server: `answer` is its next reply, `bodies` has the requests."""
     state = SimpleNamespace(status=200, answer=b"[]", bodies=[])
 
     def answer(body, headers):

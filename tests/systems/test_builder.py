@@ -1,4 +1,4 @@
-"""Systems in words: reading descriptions, and building what they say."""
+"""System descriptions: parsing specs, and building the systems that they describe."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ragauge.models.embedders import CachedEmbedder
 from ragauge.systems.builder import SystemBuilder
 from ragauge.systems.graph_corpus import LinkedCorpus
 
-# reading ----------------------------------------------------------------------------------------------------------
+# Parsing ----------------------------------------------------------------------------------------------------------
 
 plain = st.from_regex(r"[a-z][a-z0-9_.:/-]{0,8}", fullmatch=True)
 numbers = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
@@ -154,7 +154,7 @@ def test_spec_from_toml_invalid_kind_raises_one_line_error(kind):
     assert "\n" not in error.value.message
 
 
-# building ---------------------------------------------------------------------------------------------------------
+# Building ---------------------------------------------------------------------------------------------------------
 
 DOCUMENTS = [
     Document("a", "sort a list of tuples", metadata={"module": "builtins"}),
@@ -193,7 +193,7 @@ def workshop():
 
 
 class Vowels:
-    """An embedder that remembers whom it served."""
+    """Embedder that counts vowels and records the texts it embeds."""
 
     name = "vowels"
 
@@ -405,11 +405,11 @@ def test_system_builder_shares_embedders_and_rerankers_but_not_stores(workshop):
     assert shop._build_part("stores", "exact") is not shop._build_part("stores", "exact")
 
 
-# entry points -----------------------------------------------------------------------------------------------------
+# Entry points -----------------------------------------------------------------------------------------------------
 
 
 class Counted:
-    """A system of another package."""
+    """Retriever of another package that counts how often it is closed."""
 
     def __init__(self, documents: Sequence[Document], *, first: int = 0, of: Sequence[Retriever] = ()):
         self.documents, self.first, self.of, self.closed = documents, first, of, 0
@@ -434,7 +434,7 @@ class Waited(Counted):
 
 
 class WithParts:
-    """A system of another package, with an embedder, a vector store and a linked corpus that the builder supplies."""
+    """Retriever of another package; the builder supplies its embedder, vector store and linked corpus."""
 
     def __init__(
         self,
@@ -500,7 +500,7 @@ def test_system_builder_classes_with_equal_names_are_distinct(workshop):
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Entry points of a package that is not there; what they make is kept in a list."""
+    """Add entry points of a package that is not installed; `made` lists the `Counted` objects that they create."""
     made = []
 
     class Point:
@@ -567,7 +567,7 @@ def test_load_plugin_every_builtin_name_is_callable(family, name):
     assert callable(plugins.load_plugin(family, name))
 
 
-# async systems ----------------------------------------------------------------------------------------------------
+# Async systems ----------------------------------------------------------------------------------------------------
 
 
 def test_system_builder_async_parts_are_built_and_closed_per_use(workshop, installed):
@@ -599,7 +599,7 @@ def test_system_builder_failing_part_closes_opened_parts(workshop, installed):
     assert [one.closed for one in installed["made"]] == [1]
 
 
-# the cache --------------------------------------------------------------------------------------------------------
+# Cache ------------------------------------------------------------------------------------------------------------
 
 
 def test_system_builder_cache_keeps_document_vectors_but_not_queries(workshop, tmp_path):
@@ -691,7 +691,7 @@ def test_missing_libraries_are_listed_together_before_any_work(monkeypatch, tmp_
 
 
 def test_required_libraries_list_every_plugin_that_raises_missing_extra():
-    """A plug-in whose module raises MissingExtra is in the table, with an extra and modules that exist."""
+    """Each plug-in whose module raises MissingExtra is in the table; each entry has an existing extra and a module."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     for family, needs in plugins.REQUIRED_LIBRARIES.items():

@@ -1,4 +1,4 @@
-"""What links documents: by hand, and nearness against a comparison of all with all."""
+"""Graph builders: links from metadata, nearest neighbours (against brute force), shared fields and entities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NONE = np.zeros((0, 1), np.float32)
 
 
 def found(linker, documents, vectors=NONE) -> dict[tuple[str, str], float]:
-    """Pairs of ids with their weights."""
+    """Return the weight of each linked pair of ids."""
     graph = Graph.of([one.id for one in documents], {linker.name: linker.link(documents, vectors)}).to_networkx()
     return {tuple(sorted(pair)): weight for *pair, weight in graph.edges(data="weight")}
 
@@ -76,7 +76,7 @@ def test_graph_builder_option_out_of_range_raises_error(described, message):
         build_component("graphs", described)
 
 
-# links that documents carry ---------------------------------------------------------------------------------------
+# Metadata links ---------------------------------------------------------------------------------------------------
 
 
 def test_metadata_links_accepts_id_lists_and_lists_by_relation():
@@ -125,11 +125,11 @@ def test_metadata_links_missing_field_raises_error_only_for_named_field():
     assert found(MetadataLinks(field="related"), related) == {("a", "b"): 1.0}
 
 
-# nearness ---------------------------------------------------------------------------------------------------------
+# Neighbour links --------------------------------------------------------------------------------------------------
 
 
 def brute(vectors, neighbours, mutual, least):
-    """The same, one cosine at a time."""
+    """Find the linked pairs by brute force, one cosine at a time."""
     chosen = set()
     for row, one in enumerate(vectors):
         cosines = [(float(np.dot(one, other)), -place) for place, other in enumerate(vectors) if place != row]
@@ -174,7 +174,7 @@ def test_neighbour_links_fewer_than_two_documents_returns_no_links():
     assert found(NeighbourLinks(), saying(a="", b=""), np.zeros((2, 3), np.float32)) == {}
 
 
-# values -----------------------------------------------------------------------------------------------------------
+# Shared field links -----------------------------------------------------------------------------------------------
 
 
 def with_field(**values):
@@ -210,7 +210,7 @@ def test_shared_field_links_unknown_field_raises_error():
     assert found(SharedFieldLinks(field="colour"), []) == {}
 
 
-# names ------------------------------------------------------------------------------------------------------------
+# Entity links -----------------------------------------------------------------------------------------------------
 
 
 def rarity(naming: int, documents: int) -> float:
@@ -253,7 +253,7 @@ def test_entity_links_prefers_longest_matching_title():
     ]
     assert ("y", "z") in mentions(documents)
     assert ("x", "z") not in mentions(documents)
-    assert mentions(documents)["x", "y"] == 1.0  # its own title names the other
+    assert mentions(documents)["x", "y"] == 1.0  # the title of y contains that of x
 
 
 def test_entity_links_matches_parent_class_and_last_id_part():
@@ -278,7 +278,7 @@ def test_entity_links_mention_weight_falls_with_frequency():
         *(Document(f"n{number}", "at Orion Station") for number in range(4)),
         *(Document(f"e{number}", "nothing") for number in range(4)),
     ]
-    # Those of the name stand in each other's texts as well: six of ten name it.
+    # `one` and `two` also name each other, by their titles, so six of ten documents contain the name.
     weights = mentions(documents)
     assert weights["n0", "one"] == pytest.approx(rarity(6, 10) / 2)
     assert len(weights) == 4 * 2 + 1

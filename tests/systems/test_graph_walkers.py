@@ -1,4 +1,4 @@
-"""Walkers: their table of links, their draws against exact probabilities, and trajectories by visit."""
+"""Graph walkers: link tables, random draws against exact probabilities, and rankings by visits."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MANY = 20_000
 """Draws of a test of frequencies: a probability that is wrong by 0.02 is found out."""
 
 
-# the table of links -----------------------------------------------------------------------------------------------
+# Link table -------------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -94,7 +94,7 @@ def test_link_table_restrict_to_matches_networkx_subgraph():
     assert all(len(found) == 1 for found in seen.values())
 
 
-# draws ------------------------------------------------------------------------------------------------------------
+# Random draws -----------------------------------------------------------------------------------------------------
 
 
 def test_draw_columns_and_draw_rows_are_proportional_to_weights():
@@ -131,7 +131,7 @@ def test_scale_to_unit_returns_values_from_zero_to_one():
     assert scale_to_unit(np.array([2.0, 2.0])).tolist() == [0, 0]
 
 
-# the ranking ------------------------------------------------------------------------------------------------------
+# Ranking ----------------------------------------------------------------------------------------------------------
 
 
 def test_rank_visited_sorts_visited_first_with_strictly_falling_scores():
@@ -154,7 +154,7 @@ def test_rank_visited_ties_keep_document_order():
     assert ids(rank_visited(terrain, 4, likeness, np.array([2, 3]), np.array([0.5, 0.5]))) == ["c", "d", "a", "b"]
 
 
-# trajectories -----------------------------------------------------------------------------------------------------
+# Trajectories -----------------------------------------------------------------------------------------------------
 
 
 def counts(found, names, walks):
@@ -199,7 +199,7 @@ def test_graph_flow_visit_share_matches_exhaustive_enumeration():
     found = {hit.id: hit.score for hit in walker.search(QUERY, 5)}
     shares = np.array([found[name] for name in "abcde"])
     assert exact[0] == pytest.approx(1)
-    # Five standard errors of a share.
+    # The tolerance is five standard errors of a share.
     assert np.all(np.abs(shares - exact) < 5 * np.sqrt(exact * np.abs(1 - exact) / walks) + 1e-5)
 
 
@@ -214,7 +214,8 @@ def test_graph_flow_stop_is_probability_of_ending_before_step():
 
 @pytest.mark.parametrize("make", [GraphFlow, Swarm])
 def test_walker_never_leaves_connected_component(make):
-    # Two squares with a seed in the first only; half of that is less like the query than all of the second.
+    # Both seeds are in the first of two squares. Its other two nodes (c and d) are less similar to the query than all
+    # nodes of the second.
     square = [(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]
     other = [(one + 4, two + 4, weight) for one, two, weight in square]
     terrain = ground([0.9, 0.8, 0.6, 0.62, 0.7, 0.68, 0.66, 0.64], *square, *other)
@@ -295,7 +296,7 @@ def test_walker_random_corpora_return_unique_documents_and_falling_scores(data):
 
 @pytest.mark.parametrize("make", [GraphFlow, Swarm])
 def test_walker_prior_prefers_documents_with_higher_value(make):
-    # Two neighbours that are alike in all but a number; a third has none, which counts as the least.
+    # The neighbours b and c differ only in `cited`. d has no `cited`, which counts as the lowest value.
     held = [{}, {"cited": 10}, {"cited": 30}, {}]
     terrain = ground([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), metadata=held)
     np.testing.assert_allclose(compute_preferences(terrain, "cited", 2.0), np.exp([-2, -2, 0, -2]))
@@ -312,7 +313,7 @@ def test_graph_flow_prior_multiplies_step_odds_and_score():
     found = build(
         GraphFlow, terrain, seeds=1, trajectories=MANY, steps=1, prior="cited", prior_weight=float(np.log(4))
     ).search(QUERY, 3)
-    # One of the two is drawn four times as often, and each of its visits counts four times: 4/4 here, 1/4 there.
+    # c is drawn four times as often as b. A visit also counts four times as much: 1 for c and 1/4 for b.
     fourth, full = counts(found, "bc", MANY)
     assert 4 * fourth + full == pytest.approx(MANY, abs=4)
     assert fits([4 * fourth, full], [0.2, 0.8]) > 0.001

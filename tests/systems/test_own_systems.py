@@ -1,4 +1,4 @@
-"""Classes of the user on the command line: they declare their parts and get them."""
+"""User classes on the command line: they receive the parts that they declare, and invalid options are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Personalised PageRank: against networkx and rustworkx on random graphs, and by hand."""
+"""Personalised PageRank: comparison with networkx and rustworkx on random graphs, and values computed by hand."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ from ragauge.systems.graph_walkers import PageRank
 
 
 class Points:
-    """Texts that are numbers: documents are unit vectors of their own, a query says its cosine to each, or nearly."""
+    """Embedder of numbers: a single number n is the n-th unit vector, several numbers are a vector.
+
+    Documents are unit vectors, so the numbers of a query are proportional to its cosines to the documents.
+    """
 
     name = "points"
 
@@ -51,7 +54,7 @@ def terrain(size, rows) -> LinkedCorpus:
 
 
 def starts(likeness, seeds, temperature):
-    """The probability of each seed, worked one by one."""
+    """Compute the start probability of each seed in a loop."""
     chosen = sorted(range(len(likeness)), key=lambda row: (-likeness[row], row))[:seeds]
     weights = {row: float(np.exp(likeness[row] / temperature)) for row in chosen}
     return {row: weight / sum(weights.values()) for row, weight in weights.items()}
@@ -65,7 +68,7 @@ queries = st.lists(st.integers(-4, 9), min_size=SIZE, max_size=SIZE).filter(any)
 
 @given(edges, queries, st.integers(1, SIZE), st.sampled_from([0.0, 0.5, 0.85, 0.95]), st.sampled_from([0.05, 0.5]))
 def test_pagerank_matches_networkx_and_rustworkx(rows, query, seeds, damping, temperature):
-    """Isolated nodes come often: links are few."""
+    """Graphs have few links, so isolated nodes are common."""
     ground = terrain(SIZE, rows)
     text = " ".join(map(str, query))
     likeness = ground.similarities(text)
@@ -112,7 +115,7 @@ def test_pagerank_large_random_graph_matches_networkx():
 
 
 def test_pagerank_two_linked_documents_by_hand():
-    """From d0 alone: x0 = 0.5 · x1 + 0.5 and x1 = 0.5 · x0, so that 2/3 is at the seed and 1/3 at the other."""
+    """With the seed d0, x0 = 0.5 · x1 + 0.5 and x1 = 0.5 · x0, so x0 = 2/3 and x1 = 1/3."""
     found = PageRank(terrain(3, [(0, 1, 1.0)]), seeds=1, damping=0.5).search("1 0.5 0.2", 3)
     assert [hit.id for hit in found] == ["d0", "d1", "d2"]
     np.testing.assert_allclose([hit.score for hit in found], [1.0, 0.5, 0.0], atol=1e-7)
@@ -133,7 +136,7 @@ def test_pagerank_blend_adds_weighted_cosine():
 
 
 def test_pagerank_ties_are_sorted_by_similarity_then_document_order():
-    """d1 to d4 hang on the seed alike; d5 and d6 are reached by nothing."""
+    """d1 to d4 are linked to the seed with equal weights; d5 and d6 have no links."""
     rows = [(0, leaf, 0.1) for leaf in (1, 2, 3, 4)]
     found = PageRank(terrain(7, rows), seeds=1).search("9 1 2 2 1 3 4", 10)
     assert [hit.id for hit in found] == ["d0", "d2", "d3", "d1", "d4", "d6", "d5"]
@@ -163,7 +166,7 @@ def test_pagerank_empty_or_single_document_corpus_returns_all_documents():
 def test_pagerank_evidence_reports_graph_parameters_and_rounds():
     ground = terrain(3, [(0, 1, 1.0)])
     told = PageRank(ground, seeds=1, damping=0.5, tolerance=1e-3).evidence("1 0.5 0.2", 3)
-    # The change halves each round, from 1 on: 2 ** -10 is the first below a thousandth.
+    # The change is 1 in the first round and halves every round. Round 11, with 2 ** -10, is the first below 1e-3.
     assert told["rounds_needed"] == 11
     assert told["graph"] == ground.graph.about()
     assert (told["embedder"], told["seeds"], told["damping"], told["blend"]) == ("points", 1, 0.5, 0.0)

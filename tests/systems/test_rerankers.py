@@ -1,4 +1,4 @@
-"""Rerankers: worked by hand, against a fake endpoint, and against the model's own library."""
+"""Rerankers: cosine and MMR computed by hand, LLM with a local endpoint, cross-encoder against its library."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = "sk-very-secret-0123456789"
 
 
 class Plane:
-    """Texts that are points: "1 0" is the vector (1, 0)."""
+    """Embedder that reads texts as vectors: "1 0" is (1, 0)."""
 
     name = "plane"
 
@@ -40,11 +40,11 @@ def ids(found) -> list[str]:
     return [hit.id for hit in found]
 
 
-# The query looks along (1, 0). Cosines to it: h0 0.6, h1 1.0, h2 0.99 (nearly h1), h3 0.0.
+# Cosines to the query (1, 0): h0 0.6, h1 1.0, h2 0.99 (nearly h1), h3 0.0.
 FOUND = hits("0.6 0.8", "1 0", "0.99 0.1411", "0 -1")
 
 
-# by vectors -------------------------------------------------------------------------------------------------------
+# Vector rerankers -------------------------------------------------------------------------------------------------
 
 
 def test_embedding_reranker_sorts_by_cosine():
@@ -68,16 +68,17 @@ def test_mmr_weight_one_sorts_by_cosine():
 
 
 def test_mmr_weight_zero_prefers_least_similar_to_selected():
-    # The first hit comes first, since nothing is chosen yet. Least like (0.6, 0.8): h3 at -0.8. Then the highest cosine
-    # to a chosen one is 0.6 for h1 and 0.6 * 0.99 + 0.8 * 0.1411 = 0.707 for h2, so h1 comes before h2.
+    # h0 is first, because nothing is selected yet and all values tie. h3 is least similar to it, with cosine -0.8.
+    # Then the highest cosine to a selected hit is 0.6 for h1 and 0.6 * 0.99 + 0.8 * 0.1411 = 0.707 for h2. So h1 is
+    # next, and h2 is last.
     assert ids(MMR(Plane(), weight=0).rerank("1 0", FOUND)) == ["h0", "h3", "h1", "h2"]
 
 
 def test_mmr_intermediate_weights_by_hand():
-    # With 0.4 on relevance: first h1, at 1. Then h3 (0 - 0) beats h0 (0.24 - 0.6 * 0.6) and h2 (0.396 - 0.6 * 0.99).
-    # Nothing left is like h3, so these stand as they were: h0 with -0.12 before h2 with -0.198.
+    # With weight 0.4, h1 is first (cosine 1). Then h3 (0 - 0) beats h0 (0.24 - 0.6 * 0.6) and h2 (0.396 - 0.6 * 0.99).
+    # Neither is more similar to h3 than to h1, so their values do not change: h0 with -0.12 precedes h2 with -0.198.
     assert ids(MMR(Plane(), weight=0.4).rerank("1 0", FOUND)) == ["h1", "h3", "h0", "h2"]
-    # With 0.9: after h1, h2 is 0.891 - 0.099, h0 is 0.54 - 0.06, h3 is 0.
+    # With weight 0.9, the values after h1 are 0.891 - 0.099 for h2, 0.54 - 0.06 for h0 and 0 for h3.
     assert ids(MMR(Plane(), weight=0.9).rerank("1 0", FOUND)) == ["h1", "h2", "h0", "h3"]
 
 
@@ -125,7 +126,7 @@ def test_mmr_weight_out_of_range_raises_error(weight):
         MMR(Plane(), weight=weight)
 
 
-# a language model -------------------------------------------------------------------------------------------------
+# LLM reranker -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_parse_order_invalid_reply_raises_error(reply):
 
 @pytest.fixture
 def chat(monkeypatch):
-    """A real server that speaks OpenAI's chat protocol; `content` is what the model says."""
+    """Run a local server with OpenAI's chat protocol; `content` is the reply of the model."""
     state = SimpleNamespace(bodies=[], status=200, content="", raw=None)
 
     def answer(body, headers):
@@ -254,11 +255,11 @@ def test_llm_reranker_missing_library_or_key_raises_error_with_hint(monkeypatch)
     assert "[openai]'" in missing.value.hint
 
 
-# a cross-encoder --------------------------------------------------------------------------------------------------
+# Cross-encoder ----------------------------------------------------------------------------------------------------
 
 
 def tiny_model(folder, labels: int) -> str:
-    """A model with random weights, small enough to be made here."""
+    """Save a small cross-encoder with random weights and return its folder."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
     pytest.importorskip("sentence_transformers")

@@ -1,4 +1,4 @@
-"""The swarm: its odds against exact ones, pheromone worked by hand, its router, and the same as a reranker."""
+"""Swarm retrieval: draws against exact probabilities, pheromone computed by hand, the router and the reranker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def colony(**options) -> AntColony:
 
 
 def field(likeness, *links, of: AntColony, starts=(0,), tops=(0,), gain=None) -> WalkState:
-    """A ground by hand: links (one, other, weight) by number, the heaviest of which weighs 1."""
+    """Build the state of a walk from similarities and links (node, node, weight); the largest weight is scaled to 1."""
     ways = LinkTable.of(ground(likeness, *links).graph, 64)
     pull = of.pull(np.array(likeness, float), np.ones(len(likeness)))
     reached = np.array(likeness if gain is None else gain, float)
@@ -37,7 +37,7 @@ def fresh(seed=0):
     return np.random.default_rng(seed)
 
 
-# a step -----------------------------------------------------------------------------------------------------------
+# Steps ------------------------------------------------------------------------------------------------------------
 
 STAR = [(0, 1, 1.0), (0, 2, 0.5), (0, 3, 0.25)]
 
@@ -46,9 +46,9 @@ STAR = [(0, 1, 1.0), (0, 2, 0.5), (0, 3, 0.25)]
 def test_ant_colony_step_odds_combine_pheromone_weight_and_similarity(alpha, beta):
     many = colony(agents=MANY, alpha=alpha, beta=beta)
     place = field([0.9, 0.3, 0.6, -0.5], *STAR, of=many)
-    pheromone = np.array([1.0, 0.5, 4.0])  # of a link in the order of its nodes: to b, to c, to d
+    pheromone = np.array([1.0, 0.5, 4.0])  # of the links 0-1, 0-2 and 0-3, in this order
     nodes, moves = many.walk(place, pheromone, 0.0, fresh())
-    # What is unlike the query counts as 0.01, so that it is not out of reach.
+    # A similarity below 0.01 counts as 0.01, so that every node can be reached.
     odds = pheromone**alpha * (np.array([1.0, 0.5, 0.25]) * np.array([0.3, 0.6, 0.01])) ** beta
     assert np.all(nodes[:, 0] == 0)
     seen = np.bincount(nodes[:, 1], minlength=4)[1:]
@@ -70,7 +70,8 @@ def test_ant_colony_partial_explore_mixes_uniform_and_weighted_steps():
 
 
 def test_ant_colony_uniform_walk_visits_nodes_by_degree():
-    # After many steps, whatever the beginning: a triangle with a tail has degrees 2, 2, 3, 1.
+    # After many steps, the visits of a node are proportional to its degree, regardless of the start.
+    # A triangle with a tail has the degrees 2, 2, 3 and 1.
     walkers = colony(agents=MANY, steps=40, explore=1.0)
     place = field([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (1, 2, 0.5), (0, 2, 1.0), (2, 3, 0.1), of=walkers)
     nodes, _ = walkers.walk(place, np.ones(4), 0.0, fresh())
@@ -82,7 +83,7 @@ def test_ant_colony_starts_are_proportional_to_similarity():
     nodes, moves = many.walk(field([0.8, 0.4, 0.9, 0.2], of=many, starts=(0, 1, 3)), np.ones(0), 0.0, fresh())
     odds = np.array([0.8, 0.4, 0.2]) ** 2
     assert fits(np.bincount(nodes[:, 0], minlength=4)[[0, 1, 3]], odds / odds.sum()) > 0.001
-    assert np.array_equal(nodes[:, 0], nodes[:, 1])  # nobody can move where there are no links
+    assert np.array_equal(nodes[:, 0], nodes[:, 1])  # without links an agent cannot move
     assert np.all(moves == -1)
 
 
@@ -95,12 +96,12 @@ def test_ant_colony_leap_lands_on_top_nodes_without_link():
     assert np.array_equal(moves[:, 0] == -1, nodes[:, 1] >= 3)
 
 
-# pheromone --------------------------------------------------------------------------------------------------------
+# Pheromone --------------------------------------------------------------------------------------------------------
 
 
 def test_ant_colony_one_and_two_rounds_by_hand():
-    # Two nodes and one link: all agents go there and back. Their path has found (1 + 0.5) / 2 = 0.75 of what there is
-    # to find, so that three agents leave 3 * 2 * 0.75 = 4.5, once for each link and node however often they pass.
+    # With two nodes and one link, all agents go back and forth. The mean gain of their path is (1 + 0.5) / 2 = 0.75.
+    # Three agents deposit 3 * 2 * 0.75 = 4.5 on each link and node, once per path even if they pass it repeatedly.
     agents = colony(agents=3, steps=3, deposit=2.0, decay=0.2)
     place = field([0.8, 0.6], (0, 1, 1.0), of=agents, gain=[1.0, 0.5])
     left = agents.run_rounds(place, 0.0, fresh())
@@ -147,7 +148,7 @@ def test_ant_colony_decay_one_keeps_only_last_round():
     rng = fresh(4)
     for _ in range(5):
         agents.walk(place, np.ones(6), 0.0, rng)
-    nodes, moves = agents.walk(place, np.ones(6), 0.0, rng)  # exploring, so that pheromone does not matter
+    nodes, moves = agents.walk(place, np.ones(6), 0.0, rng)  # with explore=1.0, pheromone has no effect
     found = agents.run_rounds(place, 0.0, fresh(4))
     assert set(np.flatnonzero(found.nodes)) == set(nodes.ravel().tolist()) != set(range(6))
     assert set(np.flatnonzero(found.links > MIN_PHEROMONE)) == set(moves.ravel().tolist())
@@ -155,7 +156,7 @@ def test_ant_colony_decay_one_keeps_only_last_round():
 
 
 def test_ant_colony_pheromone_attracts_agents_to_rewarded_links():
-    # Two ways from the beginning that look alike; behind one of them is something, behind the other nothing.
+    # Two branches have equal similarities and weights: 0-1-2 ends at a node with gain 1, 0-3-4 at one with gain -1.
     links = [(0, 1, 1.0), (1, 2, 1.0), (0, 3, 1.0), (3, 4, 1.0)]
     shares = []
     for alpha in (0.0, 1.0):
@@ -164,12 +165,12 @@ def test_ant_colony_pheromone_attracts_agents_to_rewarded_links():
         found = agents.run_rounds(place, 0.0, fresh())
         nodes, _ = agents.walk(place, found.links, 0.0, fresh(1))
         shares.append(float(np.mean(nodes[:, 1] == 1)))
-    # Who does not smell it goes either way; who does, almost always to where something was.
+    # With alpha 0, agents ignore pheromone and take both branches equally often. With alpha 1, nearly all take 0-1-2.
     assert shares[0] == pytest.approx(0.5, abs=0.15)
     assert shares[1] > 0.9
 
 
-# the ranking ------------------------------------------------------------------------------------------------------
+# Ranking ----------------------------------------------------------------------------------------------------------
 
 TREE = [(0, 1, 1.0), (0, 2, 1.0), (1, 3, 1.0), (2, 4, 1.0)]
 
@@ -190,7 +191,7 @@ def test_swarm_score_is_weighted_sum_of_scaled_similarity_and_pheromone():
 
 
 def test_swarm_path_value_is_excess_over_mean_similarity():
-    # The mean is 0.5: a path through a and b is worth 0.4, through c and d a quarter of it, through e and f nothing.
+    # The mean similarity is 0.5. A path through a and b gains 0.4, through c and d a quarter of it, through e and f 0.
     likeness = [0.9, 0.9, 0.6, 0.6, 0.3, 0.3, 0.2, 0.2]
     terrain = ground(likeness, (0, 1, 1.0), (2, 3, 1.0), (4, 5, 1.0))
     swarm = build(Swarm, terrain, seeds=6, agents=MANY, rounds=1, weight=0.0, beta=0.0)
@@ -242,15 +243,16 @@ def test_swarm_invalid_option_raises_error(options):
         build(Swarm, ground([0.5]), **options)
 
 
-# the router -------------------------------------------------------------------------------------------------------
+# Router -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("likeness", "links", "expected"),
     [
-        # The first is 0.9 - 0.32 above the mean, and 0.9 - (0.9 + 0.3 + 0.2) / 3 above the seeds: three quarters of it.
+        # The best is 0.9 - 0.32 above the mean, and 0.9 - (0.9 + 0.3 + 0.2) / 3 above the mean of the seeds: 75% of it.
         ([0.9, 0.2, 0.1, 0.1, 0.3], [(0, 1, 1.0)], ("semantic", (0.9 - 1.4 / 3) / 0.58, 2 / 3)),
-        # 0.9 - 0.85 of 0.9 - 0.54: no peak. All seeds are linked to another one; two of three; none.
+        # 0.9 - 0.85 is too small a share of 0.9 - 0.54 for a peak. The seeds linked to another seed: all, two of three,
+        # none.
         ([0.9, 0.85, 0.8, 0.1, 0.05], [(0, 1, 1.0), (1, 2, 1.0)], ("walk", 0.05 / 0.36, 1.0)),
         ([0.9, 0.85, 0.8, 0.1, 0.05], [(0, 1, 1.0), (2, 3, 1.0)], ("leap", 0.05 / 0.36, 2 / 3)),
         ([0.9, 0.85, 0.8, 0.1, 0.05], [(0, 3, 1.0), (2, 3, 1.0)], ("leap", 0.05 / 0.36, 0.0)),
@@ -286,7 +288,7 @@ def test_swarm_router_follows_choice_and_reports_it_in_evidence():
     assert "route" not in leaping.evidence("0 0", 4)
 
 
-# the reranker -----------------------------------------------------------------------------------------------------
+# Reranker ---------------------------------------------------------------------------------------------------------
 
 
 def some_hits(terrain, names):
@@ -313,7 +315,8 @@ def test_swarm_reranker_returns_same_hits_reordered(options):
 
 
 def test_swarm_reranker_stays_within_hits_without_bridges():
-    # b is linked to a through x alone, c to nothing; all are alike, so that only what agents leave tells them apart.
+    # a and b are linked only through d, which is not a hit, and c has no link. Their similarities are equal, so only
+    # pheromone separates their scores.
     terrain = ground([0.8, 0.8, 0.8, 0.75, 0.1, 0.1, 0.1, 0.1], (0, 3, 1.0), (1, 3, 1.0))
     hits = some_hits(terrain, "cab")
     spread_out = {
@@ -322,7 +325,8 @@ def test_swarm_reranker_stays_within_hits_without_bridges():
         )
         for bridges in (False, True)
     }
-    # Alone, each hit is as likely a beginning as any other; with a bridge a and b are also reached from each other.
+    # Without bridges agents cannot move, and every hit is an equally likely start. With bridges they also move
+    # between a and b.
     assert np.ptp(spread_out[False]) < 0.2
     assert spread_out[True][:2].min() > spread_out[True][2] + 0.5
 
@@ -359,8 +363,8 @@ def test_swarm_reranker_empty_or_unknown_hits_are_unchanged():
 
 
 def test_swarm_reranker_router_uses_mean_of_all_documents():
-    # Ten hits from 0.9 to 0.81: 0.045 below the first on average. All documents have 0.4 in the mean, of which
-    # the first is 0.5 above, so that this is no peak; the hits alone have 0.855, and it would be one.
+    # Ten hits have similarities from 0.9 to 0.81, on average 0.045 below the first. The mean of all documents is 0.4,
+    # and the first hit is 0.5 above it, so there is no peak. With the mean of the hits, 0.855, there would be one.
     terrain = ground([0.9 - i / 100 for i in range(10)] + [-0.05] * 10)
     hits = some_hits(terrain, "jihgfedcba")
     assert build(SwarmReranker, terrain, router=True).rerank(QUERY, hits) == build(
@@ -380,14 +384,15 @@ def test_swarm_reranker_prior_prefers_higher_value():
 
 
 def test_swarm_retriever_mean_scores_match_reranker():
-    # The same agents on the same ground: all documents are seeds, and all are hits.
+    # Both use one graph and one set of options: all documents are seeds of the retriever and hits of the reranker.
     rng = fresh(11)
     likeness = rng.permutation(np.linspace(0.2, 0.9, 15))
     terrain = ground(likeness, *((int(i), int(j), 1.0) for i, j in rng.integers(0, 15, (30, 2))))
     found = build(Swarm, terrain, seeds=15).search(QUERY, 15)
     hits = [Hit(one.id, 0.0, one.text) for one in terrain.documents]
     again = build(SwarmReranker, terrain).rerank(QUERY, hits)
-    # Beginnings are drawn from seeds in the order of likeness there, and in the order of documents here.
+    # The retriever draws starts from seeds in order of similarity, the reranker from hits in order of documents.
+    # Scores of a single trial therefore differ, and means over 100 trials are compared.
     means = []
     for make in (
         lambda: build(Swarm, terrain, seeds=15).search(QUERY, 15),

@@ -1,4 +1,4 @@
-"""Systems that are built here: BM25 against its formula, vector search against NumPy, and what is made of others."""
+"""Built-in retrievers: BM25 against its formula, dense against NumPy, and hybrid, reranked and filtered retrieval."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ids(hits) -> list[str]:
 
 
 class Hashing:
-    """Counts of words by their letters: few dimensions, no library, the same everywhere."""
+    """Embedder that counts words by the sum of their bytes: 16 dimensions, deterministic, without a library."""
 
     name = "hashing"
 
@@ -61,7 +61,7 @@ class Hashing:
 
 
 class Fixed:
-    """A retriever that always finds the same; async where it is told to wait."""
+    """Retriever that returns fixed hits for every query and records the depths; async on request."""
 
     def __init__(self, hits, *, asynchronous: bool = False) -> None:
         self.hits = hits
@@ -92,7 +92,7 @@ class BrokenLater:
 
 
 def lucene(texts: list[str], query: str, k1: float, b: float) -> list[float]:
-    """Lucene's BM25 as written down, ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + norm), in double precision."""
+    """Compute Lucene's BM25, ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + norm), in double precision."""
     split = [text.split() for text in texts]
     mean = sum(map(len, split)) / len(split)
     scores = []
@@ -212,7 +212,7 @@ def test_bm25_threads_return_same_hits_as_one():
     assert all(found[at] == alone for at in range(4))
 
 
-# vector search ----------------------------------------------------------------------------------------------------
+# Dense retrieval --------------------------------------------------------------------------------------------------
 
 
 @given(
@@ -267,7 +267,7 @@ def test_dense_retriever_wrong_vector_count_raises_error():
         DenseRetriever(documents("apple", "lemon"), Short(), ExactStore())
 
 
-# hybrid -----------------------------------------------------------------------------------------------------------
+# Hybrid retrieval -------------------------------------------------------------------------------------------------
 
 LEFT = [Hit("a", 12.0, "text of a"), Hit("b", 9.5, "text of b"), Hit("c", 3.0, "text of c")]
 RIGHT = [Hit("c", 0.9, "text of c"), Hit("d", 0.8, "text of d", {"n": 1}), Hit("a", 0.1, "text of a")]
@@ -350,7 +350,7 @@ def test_hybrid_retriever_single_part_raises_error():
         HybridRetriever([Fixed(LEFT)])
 
 
-# pipelines and filters --------------------------------------------------------------------------------------------
+# Pipelines and filters --------------------------------------------------------------------------------------------
 
 
 def by_name(query, hits):
@@ -411,7 +411,7 @@ def test_filtered_retriever_fewer_matches_returns_all_and_stops():
     assert len(FilteredRetriever(retriever, {"module": "json"}, most=200).search("q", 5)) == 2
 
 
-# time -------------------------------------------------------------------------------------------------------------
+# Stages and other properties --------------------------------------------------------------------------------------
 
 
 class Slowly(Hashing):
@@ -485,7 +485,7 @@ def test_async_system_sync_parts_do_not_block_event_loop():
     async def whole(system):
         async def opens():
             await asyncio.sleep(0)
-            gate.set()  # never reached if the loop stood still
+            gate.set()  # never reached if the event loop is blocked
 
         found, _ = await asyncio.gather(system.search("q", 2), opens())
         return ids(found)
