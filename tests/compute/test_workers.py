@@ -116,4 +116,4 @@ def test_worker_group_failure_names_failed_worker():
     group = worker_group("worker_functions:fail_second", [0, 1], LIMITS)
     with pytest.raises(GroupFailure, match="no store here") as caught, group:
         pass
-    assert caught.value.place == 1
+    assert caught.value.index == 1

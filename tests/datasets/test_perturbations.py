@@ -30,7 +30,7 @@ from ragauge.datasets.perturbations import (
 
 TYPOS = ("keyboard", "swap", "drop", "double", "insert", "typos")
 ONE_LETTER = ("keyboard", "accents added", "look alikes")
-"""Those that put one letter in place of another."""
+"""Perturbations that replace a letter by another one."""
 TOUCHING = (*TYPOS, "accents added", "look alikes", "full width", "zero width", "split words")
 SAME_WORDS = tuple(name for name in PERTURBATIONS if name not in ("joined words", "split words", "no punctuation"))
 ENGLISH = st.lists(st.text("abcdefghijklmnopqrstuvwxyzABCDEFG", min_size=1, max_size=9), min_size=1, max_size=12)
@@ -38,7 +38,7 @@ RARITY = {"reverse": 3, "list": 40, "the": 900, "in": 950, "place": 12}
 
 
 SOME = settings(max_examples=25)
-"""Texts for each perturbation: there are many of both."""
+"""Number of texts per perturbation."""
 
 
 def one(text: str, how: str, **options) -> str:

@@ -56,7 +56,7 @@ from written_results import format_results
 WORDS = ("apple", "bear", "cat", "dog", "egg", "fox")
 QUICK = {"stores": ("exact",), "dimensions": (), "sizes": (), "perturbations": (), "memory": False}
 FAULTS = {"failed": "boom", "nan": "odd", "zero": "void"}
-"""Why a text has no vector, and the word that does it."""
+"""Reasons for a missing vector, with the word of the text that triggers each."""
 
 
 class Counting:

@@ -164,7 +164,7 @@ TRUTH = {
     uneven: lambda k: 2 / (2 + k),
     either_or: lambda k: math.prod((0.3 + i) / (0.6 + i) for i in range(k)),
 }
-"""The expectation of p^k: moments of the beta distribution."""
+"""Expected value of p^k, the moments of the beta distribution."""
 
 
 @pytest.mark.parametrize("population", TRUTH)

@@ -19,7 +19,7 @@ class Case(NamedTuple):
     """Arguments of `ragauge` with a `{data}` folder, or a function of the working folder that returns data."""
     exit_code: int = 0
     needs: str = ""
-    """The folder of `RAGAUGE_DATA` that the case reads; `pydocs` for the documentation of this Python."""
+    """Folder of `RAGAUGE_DATA` that the case reads; `pydocs` for the documentation of this Python."""
     stored_timings: bool = False
     """Whether times come from stored files, so that they are compared too."""
 
@@ -33,9 +33,9 @@ MEASURES = (
 )
 FEW = "-m ndcg@10 -m map -m mrr -m recall@5 -m precision@5"
 EXPECTED_TIES = {"torchmetrics", "sklearn"}
-"""Conventions that average over the orders of ties, which not every measure can."""
+"""Conventions that average over the orders of ties, which some measures do not support."""
 STRICT = {"trec10", "ranx", "pgvectordb"}
-"""Conventions under which a query that a run lacks is an error: they get the two complete runs."""
+"""Conventions under which a missing query is an error; they are used with the two complete runs."""
 
 
 def _evaluate_all_conventions() -> list[Case]:

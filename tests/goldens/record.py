@@ -41,13 +41,13 @@ TIMINGS = frozenset(
         "texts_per_second", "memory_bytes", "memory", "cost", "elapsed", "speed", "sessions", "p50", "p95",
     }
 )  # fmt: skip
-"""Keys and columns that hold times or sizes, besides `…_ms` and `…_seconds`: compared only if they were stored."""
+"""Keys and columns with times or sizes, in addition to `…_ms` and `…_seconds`: compared only if they were stored."""
 SENTENCE_WORDS = 4
-"""Texts of this many words are prose, which may be reworded: only their presence is compared."""
+"""Minimum number of words of prose, which may be reworded: only its presence is compared."""
 UPGRADED_SCHEMAS = frozenset({"ragauge-embedders", "ragauge-lint", "ragauge-tokenizers"})
 """Schemas whose recorded outputs are of an earlier version; they are converted before they are compared."""
 RENAMED: dict[str, str] = {}
-"""Fields and columns that got another name after they were recorded: old name, new name."""
+"""Fields and columns that were renamed after they were recorded: old name, new name."""
 
 
 def run_case(case: Case) -> Any:

@@ -32,7 +32,7 @@ TRAITS = {
     "no_seed": "a seed is refused",
     "thinks": "a reply begins with thoughts, which use up small limits",
 }
-"""What the server is like all the time."""
+"""Permanent properties of the server, by name."""
 
 FAULTS = {
     "rate_limit": "429 with Retry-After",
@@ -70,17 +70,17 @@ FAULTS = {
     "refusal": "the model refuses",
     "tool": "the model calls a tool",
 }
-"""What it may do to one request."""
+"""Faults of single requests, by name."""
 
 
 class Fault(NamedTuple):
     name: str
     after: float = 0.05
-    """Seconds: how long to wait after a 429, how long a stall lasts."""
+    """Seconds to wait after a 429, and length of a stall in seconds."""
 
 
 Sent = tuple[int, dict[str, str], bytes, Fault]
-"""Status, headers, body, and the fault that says how they are sent."""
+"""Status, headers, body, and the fault that decides how they are sent."""
 
 
 class ChatServer:
@@ -88,11 +88,12 @@ class ChatServer:
 
     def __init__(self, answer=None, *, latency: float = 0.0, traits=(), keep: bool = True) -> None:
         self.answer = answer or obliging
-        """(messages, schema) -> a text, or a mapping from words to probabilities of which the first token is one."""
+        """(messages, schema) -> a text, or a mapping from words to probabilities, one of which becomes the first token.
+        """
         self.latency = latency
         self.traits = set(traits)
         self.keep = keep
-        """Whether requests are kept in `asked`."""
+        """Whether requests are recorded in `asked`."""
         self.url = ""
         self.faults: deque[Fault] = deque()
         self.forget()
@@ -104,7 +105,7 @@ class ChatServer:
         self.asked: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
         self.did: Counter[str] = Counter()
-        """How often each fault was committed and each trait shown."""
+        """Number of occurrences of each fault and trait."""
 
     def misbehave(self, *names: str, times: int = 1, after: float = 0.05) -> None:
         for name in names:
@@ -407,7 +408,7 @@ def _made(
 
 
 MAX_CLOSE_SECONDS = 10
-"""Time until a server that still has connections is closed all the same."""
+"""Seconds after which a server is closed even if it has connections."""
 
 
 class _Connection(asyncio.Protocol):

@@ -24,7 +24,7 @@ LOADED = [
     *(f"ragauge.cli.{file.stem}" for file in sorted((Path(__file__).parents[2] / "src/ragauge/cli").glob("[a-z]*.py"))),
     "altair", "bm25s", "jinja2", "numpy", "polars", "rich.progress", "rich.table", "scipy.stats", "typer.rich_utils",
 ]  # fmt: skip
-"""What the forks need not load. Nothing of it is at work before a fork is there, so that none finds a lock held."""
+"""Modules that are imported before the fork. None of them starts a thread, so no fork inherits a held lock."""
 forks = get_context("forkserver")
 forks.set_forkserver_preload(LOADED)
 

@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 CONSOLE_ENVIRONMENT = {"PATH": "/usr/bin:/bin", "NO_COLOR": "1", "COLUMNS": "80", "HOME": "/", "RAGAUGE_DATA": ""}
 DATE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
-"""Date of a result: another one in each run."""
+"""Date of a result, which differs between runs."""
 
 
 def find_blocks(page: str, language: str) -> list[str]:

@@ -27,7 +27,7 @@ MEASURES = ("ndcg@10", "mrr@15", "recall@1", "recall@5", "recall@10", "precision
 QUERIES, DOCUMENTS = 391, 4937
 STORES = ("exact", "pgvector(index=none)", "pgvector(index=hnsw)")
 SCALE = dict(zip(MEASURES, (1.0, 1.2, 0.35, 0.8, 1.05, 1.0, 0.55, 0.38), strict=True))
-"""What the other measures are of the first."""
+"""Ratio of each other measure to the first one."""
 
 
 def mean(value, wide=0.03, n=QUERIES):

@@ -14,29 +14,29 @@ class Case:
     """One vector store with one set of options."""
 
     store: str
-    """Its name in the table of plug-ins."""
+    """Name of the store in the table of plug-ins."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Generous ones."""
+    """Options with which the store reaches a high recall."""
     library: str | None = None
-    """What must be installed; the tests of the store are skipped without it."""
+    """Module that must be installed; the tests of the store are skipped without it."""
     extra: str | None = None
-    """What installs it, where that is not named like the store."""
+    """Extra that installs the module; empty if it has the name of the store."""
     exact: bool = False
-    """Whether it finds the truth, in its order."""
+    """Whether the store finds the exact neighbours in their order."""
     rtol: float = 1e-4
     atol: float = 1e-5
-    """How far its distances may be from those in double precision: what its vectors are kept in decides."""
+    """Maximum relative error of the distances, which depends on the precision of the stored vectors."""
     recall: float = 0.9
-    """What it must find of the true ten at least."""
+    """Minimum recall@10."""
     metrics: tuple[str, ...] = METRICS
     some: Mapping[str, Any] = field(default_factory=dict)
-    """Other options where there are 300 vectors of 8 or 16 dimensions."""
+    """Different options for 300 vectors of 8 or 16 dimensions."""
     few: Mapping[str, Any] = field(default_factory=dict)
-    """Other options where there is but a handful of them."""
+    """Different options for a handful of vectors."""
     poor: Mapping[str, Any] = field(default_factory=dict)
-    """Options of `tune` with which it finds less, where it has such."""
+    """Options of `tune` that lower the recall; empty if the store has none."""
     fixtures: Mapping[str, str] = field(default_factory=dict)
-    """Options that come from a fixture: option -> fixture."""
+    """Options whose values are fixtures: name of the option to name of the fixture."""
 
 
 GRAPH = {"m": 32, "ef_construction": 200, "ef_search": 400}

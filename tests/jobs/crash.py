@@ -199,7 +199,7 @@ class Workplace:
     def __init__(self, folder: Path, words: list[str]) -> None:
         self.folder, self._words = folder, words
         self.ended_after_s: float | None = None
-        """How long the command took if it ended before it was killed."""
+        """Seconds that the command took if it ended before the kill."""
         for name in ("tmp", "cache"):
             (folder / name).mkdir(parents=True)
         folder.chmod(0o755)

@@ -472,7 +472,7 @@ class QueueingJudge:
     async def answer(self, task):
         async with self.turn:
             await asyncio.sleep(0.001)
-            return LexicalJudge().say(task)
+            return LexicalJudge().judge_task(task)
 
 
 def test_judge_lock_of_other_event_loop_raises():

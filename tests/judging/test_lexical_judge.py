@@ -25,7 +25,7 @@ NOTHING = frozenset()
 
 
 def say(step, asked, sources=None, **how):
-    return LexicalJudge().say(JudgeTask(step, "s", asked, sources or {}, **how))
+    return LexicalJudge().judge_task(JudgeTask(step, "s", asked, sources or {}, **how))
 
 
 def support(claim, *chunks, question="", history=(), **sources):
@@ -406,7 +406,7 @@ def test_lexical_verdicts_match_the_rules_version():
 
 def test_lexical_judge_async_answer_equals_sync():
     task = JudgeTask("claims", "s", {"s1": "Paris is big, and Rome is old."}, {})
-    assert asyncio.run(LexicalJudge().answer(task)) == LexicalJudge().say(task)
+    assert asyncio.run(LexicalJudge().answer(task)) == LexicalJudge().judge_task(task)
 
 
 TEXTS = st.text() | st.lists(
@@ -423,10 +423,10 @@ def test_lexical_judge_random_input_returns_stable_verdicts(asked, chunks, quest
         things = {f"{prefix}{place}": text for place, text in enumerate(asked, 1)}
         task = JudgeTask(step, "s", things, sources, question, history, n=2)
         judge = LexicalJudge()
-        reading = judge.say(task)
+        reading = judge.judge_task(task)
         assert set(reading.verdicts) | set(reading.unscored) == set(things)
         assert not set(reading.verdicts) & set(reading.unscored)
-        assert reading == judge.say(task) == LexicalJudge().say(task)
+        assert reading == judge.judge_task(task) == LexicalJudge().judge_task(task)
         if step == "support":
             for one in reading.verdicts.values():
                 assert set(one.by) | set(one.against) | set(one.together) <= set(sources)
@@ -448,7 +448,9 @@ def scores(sample, judge):
     The overlap is the share of its words that occur in the contexts, the history or the question.
     """
     parts = {f"s{place}": text for place, text in enumerate(split_sentences(sample.answer), 1)}
-    found = [claim for some in judge.say(JudgeTask("claims", "s", parts, {})).verdicts.values() for claim in some]
+    found = [
+        claim for some in judge.judge_task(JudgeTask("claims", "s", parts, {})).verdicts.values() for claim in some
+    ]
     task = JudgeTask(
         "support",
         "s",
@@ -457,7 +459,7 @@ def scores(sample, judge):
         sample.question,
         sample.history,
     )
-    said = judge.say(task).verdicts.values()
+    said = judge.judge_task(task).verdicts.values()
     known = set(re.findall(r"\w+", " ".join([*sample.contexts, *sample.history, sample.question]).lower()))
     mine = re.findall(r"\w+", sample.answer.lower())
     if not said or not mine:
@@ -521,7 +523,7 @@ def test_lexical_judge_usefulness_auc_on_clapnq_exceeds_floor(shared):
     samples = load_labelled(str(shared("rag_clapnq_dev"))).samples
     judge = LexicalJudge()
     said = [
-        judge.say(JudgeTask("useful", one.id, one.chunks, {}, one.question)).verdicts["k1"].probability
+        judge.judge_task(JudgeTask("useful", one.id, one.chunks, {}, one.question)).verdicts["k1"].probability
         for one in samples
     ]
     assert roc_auc_score([one.labels["context_precision"] for one in samples], said) > 0.78

@@ -414,7 +414,7 @@ JOINT = replace(
         "r1": Support(("answer",), together=("k1", "k3")),
     },
 )
-"""The same, but that it takes two chunks to bear out a1, a4 and r1."""
+"""Verdicts in which a1, a4 and r1 are supported only by two chunks together."""
 
 
 def test_score_answers_joint_support_requires_all_chunks():

@@ -42,7 +42,7 @@ CORPUS = [
     "if x != 0: return x**2  # and nothing else\n\treturn None",
     "the newest ferry is lower than the widest quay",
 ]
-"""Small enough to think about, with case, accents, code and white space."""
+"""Short texts with upper case, accents, code and white space."""
 LEARNED = (
     "words",
     "words(vocabulary=20, lower=true)",
@@ -54,7 +54,7 @@ LEARNED = (
 )
 FAMILY = ("bytes", "characters", *LEARNED, "transformers(model=byt5)", "transformers(model=canine)")
 EVERYTHING = ("bytes", "characters", "bpe(vocabulary=300)", "transformers(model=canine)")
-"""Those that bring every text back."""
+"""Tokenizers whose pieces decode to the original text."""
 ODD = ["", " ", "a\ud800b", "<unk> [UNK] </s> ⟨?⟩", "日本 👩‍🚀 e\u0301", "\x00\x01\t\r\n", "###x ▁y Ġz \uffff"]
 
 
@@ -147,7 +147,7 @@ class TestOneThatLearns:
 
 
 GPT2 = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+(?!\S)|\s+")
-"""The same cut as the library's for texts of letters, digits and marks, in the words of Python's `re`."""
+"""Regular expression of Python's `re` that splits texts of letters, digits and marks like the library."""
 
 
 def plain_bpe(texts: list[str], merges: int, least: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
@@ -653,7 +653,7 @@ def test_count_tokens_probes_cover_all_kinds_and_count_unknown():
 MANY = [
     f"The {word} of quay {n} has the ticket t{n}{word[0]}." for n in range(30) for word in ("ferry", "boat", "crane")
 ]
-"""Each with a word of its own."""
+"""Texts that each have a unique word."""
 
 
 def test_compare_tokenizers_trained_is_counted_on_held_out_documents():

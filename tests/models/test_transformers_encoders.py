@@ -139,7 +139,7 @@ def made(kind: str):
 
 
 KNOWN = [-0.6719308, -0.0800982, -0.3791712]
-"""How the direction of `a` begins; another one makes all remembered vectors wrong."""
+"""First value of the vector of `a`; another value invalidates all cached vectors."""
 ENDS = {"bos_token_id": 0, "eos_token_id": 0}
 
 

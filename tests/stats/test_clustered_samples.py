@@ -16,7 +16,7 @@ from ragauge.stats.prediction_powered import prediction_powered_mean, rogan_glad
 
 QUESTIONS, ANSWERS, DRAWS, BLIND = 25, 8, 150, 50
 CHANGED = 0.1586552539314571
-"""The chance that a normal variate is above 1."""
+"""Probability that a standard normal variate exceeds 1."""
 
 
 def drawn(rng, number):

@@ -200,7 +200,7 @@ def test_bootstrap_upper_bound_small_loss_does_not_lower_bound():
 # Error rates and coverage, by simulation --------------------------------------------------------------------------
 
 STUDIES = 2000
-"""Columns of one call are studies: all of them are tested at once."""
+"""Number of simulated studies; all are tested in one call, one per column."""
 
 
 def studies(n, kind, seed=0):

@@ -26,7 +26,7 @@ BROKEN = r"""[...document.querySelectorAll('.grid tbody th small')].filter(one =
   }
   return found;
 })"""
-"""The options that stand in two lines."""
+"""Options that are shown on two lines."""
 
 
 @pytest.fixture(scope="module")

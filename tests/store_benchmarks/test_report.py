@@ -792,7 +792,7 @@ def test_ragdbeval_export_success_has_no_error_message():
 
 def test_recall_axis_is_logarithmic_in_missing_recall():
     axis = build_recall_axis([0.5, 0.999, 1.0])
-    places = [axis.place(one) for one in (0.5, 0.9, 0.99, 0.999, 1.0)]
+    places = [axis.position(one) for one in (0.5, 0.9, 0.99, 0.999, 1.0)]
     assert places == pytest.approx([0.30103, 1, 2, 3, 3.30103], abs=1e-5)
     assert axis.low < 0.3
     assert axis.high > 3.3

@@ -40,7 +40,7 @@ from ragauge.store_stress.result_checks import (
 from ragauge.store_stress.results import ReadBack, StressTest
 
 AT = 7
-"""The document that the fault befalls."""
+"""Index of the document that the fault affects."""
 DOCUMENTS = [
     Document(f"d{i}", f"Document {i} is about thing{i % 5} and item{i}.", f"Title {i}", {"place": i})
     for i in range(1, 13)
@@ -207,7 +207,7 @@ def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
     )
     # The remaining stages were tested nevertheless.
     assert [one.when for one in way.read_back][-1] == "replaced, then reopened"
-    assert all(one.sound for one in way.read_back)
+    assert all(one.is_intact for one in way.read_back)
     assert [found.store, "one by one", "verdict", "not reproduced: putting"] in build_value_table(found).texts()
     assert build_report(found).sections[0].title == "Not reproduced one by one"
 
@@ -336,7 +336,7 @@ def test_stress_sound_store_passes_every_stage():
         assert way.put.n == calls
         assert way.commit is not None
         assert way.commit.n == 1
-        assert all(one.sound for one in way.read_back)
+        assert all(one.is_intact for one in way.read_back)
         whens = [one.when.partition(" in ")[0].partition(" after ")[0] for one in way.read_back]
         killed, replaced = ["kill 1", "kill 2", "killed, then filled to the end"], ["as before", "reopened"]
         assert whens == ["at once", "reopened", *killed, "replaced", *(f"replaced, then {one}" for one in replaced)]
@@ -449,11 +449,11 @@ def test_compare_documents_uncommitted_may_be_missing_but_not_changed():
     documents = DOCUMENTS[:4]
     got = [(one.id, one) for one in documents[:3]] + [("d4", None)]
     found = compare_documents(["d1", "d2", "d3"], got, documents, promised=2, possible=4)
-    assert found.sound
+    assert found.is_intact
     assert (found.whole, found.uncommitted) == (2, 1)
     torn = [*got[:2], ("d3", documents[2]._replace(text="half")), ("d4", None)]
     found = compare_documents(["d1", "d2", "d3"], torn, documents, promised=2, possible=4)
-    assert not found.sound
+    assert not found.is_intact
     assert [(one.id, one.kind) for one in found.corrupt] == [("d3", "changed")]
 
 
@@ -470,7 +470,7 @@ def test_compare_documents_found_and_lost_document_is_lost():
 def test_compare_documents_ignores_fields_not_kept():
     bare = [(one.id, one._replace(text="", title="")) for one in DOCUMENTS[:2]]
     found = compare_documents(["d1", "d2"], bare, DOCUMENTS[:2], promised=2, possible=2, keeps=["metadata"])
-    assert found.sound
+    assert found.is_intact
     assert found.keeps == ["metadata"]
 
 
@@ -606,9 +606,9 @@ def test_stress_comparison_has_a_row_per_store(one):
 
 
 def test_read_back_sound_requires_every_document():
-    assert ReadBack("at once", 2, 2).sound
-    assert not ReadBack("at once", 2, 1).sound
-    assert not ReadBack("at once", 2, 2, corrupt_counts={"unknown": 1}).sound
+    assert ReadBack("at once", 2, 2).is_intact
+    assert not ReadBack("at once", 2, 1).is_intact
+    assert not ReadBack("at once", 2, 2, corrupt_counts={"unknown": 1}).is_intact
 
 
 # Invalid input.

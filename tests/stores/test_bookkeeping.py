@@ -11,75 +11,77 @@ from ragauge.core.errors import BadInput
 from ragauge.stores.bookkeeping import StoreBookkeeping, largest_supported_k, normalise_rows
 
 
-def taken(intake: StoreBookkeeping, ids: list[str], metadata=None) -> None:
-    matrix = intake.documents(ids, np.ones((len(ids), 2), np.float32), metadata)
-    intake.remember(ids, matrix, metadata)
+def taken(bookkeeping: StoreBookkeeping, ids: list[str], metadata=None) -> None:
+    matrix = bookkeeping.documents(ids, np.ones((len(ids), 2), np.float32), metadata)
+    bookkeeping.add(ids, matrix, metadata)
 
 
 def test_bookkeeping_positions_are_unique_and_map_to_ids():
-    intake = StoreBookkeeping("l2")
-    taken(intake, ["a", "b", "c"])
-    intake.forget(["b"])
-    taken(intake, ["b", "d"])
-    assert intake.ids == ["a", "c", "b", "d"]
-    assert intake.positions(["a", "b", "c", "d"]).tolist() == [0, 3, 2, 4]
-    assert intake.live_positions.tolist() == [True, False, True, True, True]
-    assert (len(intake), intake.places) == (4, 5)
+    bookkeeping = StoreBookkeeping("l2")
+    taken(bookkeeping, ["a", "b", "c"])
+    bookkeeping.remove(["b"])
+    taken(bookkeeping, ["b", "d"])
+    assert bookkeeping.ids == ["a", "c", "b", "d"]
+    assert bookkeeping.positions(["a", "b", "c", "d"]).tolist() == [0, 3, 2, 4]
+    assert bookkeeping.live_positions.tolist() == [True, False, True, True, True]
+    assert (len(bookkeeping), bookkeeping.position_count) == (4, 5)
     found = np.array([[3, 0, -1], [4, 2, 0]])
     far = np.array([[1.0, 2.0, 3e38], [1.0, 2.0, 3.0]])
-    ids, distances = intake.answer(found, far, 4)
+    ids, distances = bookkeeping.answer(found, far, 4)
     assert ids.tolist() == [["b", "a", None, None], ["d", "c", "a", None]]
     assert distances.tolist() == [[1.0, 2.0, np.inf, np.inf], [1.0, 2.0, 3.0, np.inf]]
-    assert intake.answer(found[1:], far[1:], 3)[0].tolist() == [["d", "c", "a"]]
-    assert intake.answer(found[:1], far[:1], 3)[0].tolist() == [["b", "a", None]]
+    assert bookkeeping.answer(found[1:], far[1:], 3)[0].tolist() == [["d", "c", "a"]]
+    assert bookkeeping.answer(found[:1], far[:1], 3)[0].tolist() == [["b", "a", None]]
 
 
 def test_bookkeeping_documents_registers_ids_before_remember():
-    intake = StoreBookkeeping("l2")
-    taken(intake, ["a"])
+    bookkeeping = StoreBookkeeping("l2")
+    taken(bookkeeping, ["a"])
     many = [f"n{i}" for i in range(100)]
-    intake.documents(many, np.ones((100, 2), np.float32))
-    assert intake.answer(np.array([[100, 1, 0]]), np.zeros((1, 3)), 3)[0].tolist() == [["n99", "n0", "a"]]
-    assert intake.ids == ["a"]
-    taken(intake, ["b"])
-    assert intake.answer(np.array([[1, 0]]), np.zeros((1, 2)), 2)[0].tolist() == [["b", "a"]]
+    bookkeeping.documents(many, np.ones((100, 2), np.float32))
+    assert bookkeeping.answer(np.array([[100, 1, 0]]), np.zeros((1, 3)), 3)[0].tolist() == [["n99", "n0", "a"]]
+    assert bookkeeping.ids == ["a"]
+    taken(bookkeeping, ["b"])
+    assert bookkeeping.answer(np.array([[1, 0]]), np.zeros((1, 2)), 2)[0].tolist() == [["b", "a"]]
 
 
 def test_bookkeeping_filter_is_cached_and_follows_changes():
-    intake = StoreBookkeeping("l2")
-    taken(intake, ["a", "b", "c"], [{"x": 1, "y": "u"}, {"x": 1}, {"x": True}])
-    first = intake.allowed({"x": 1})
+    bookkeeping = StoreBookkeeping("l2")
+    taken(bookkeeping, ["a", "b", "c"], [{"x": 1, "y": "u"}, {"x": 1}, {"x": True}])
+    first = bookkeeping.allowed({"x": 1})
     assert first.tolist() == [True, True, False]
-    assert intake.allowed({"x": np.int64(1)}) is first
-    assert intake.allowed({"x": True}).tolist() == [False, False, True]
-    assert intake.allowed({"x": 1, "y": "u"}).tolist() == [True, False, False]
-    intake.allowed({"x": 1})
-    taken(intake, ["d", "e"], [{"x": 1.0}, {"x": "1"}])
-    assert intake.allowed({"x": 1}).tolist() == [True, True, False, True, False]
-    before = intake.allowed({"x": 1})
-    intake.forget(["b", "e"])
-    assert intake.allowed({"x": 1}).tolist() == [True, False, False, True, False]
+    assert bookkeeping.allowed({"x": np.int64(1)}) is first
+    assert bookkeeping.allowed({"x": True}).tolist() == [False, False, True]
+    assert bookkeeping.allowed({"x": 1, "y": "u"}).tolist() == [True, False, False]
+    bookkeeping.allowed({"x": 1})
+    taken(bookkeeping, ["d", "e"], [{"x": 1.0}, {"x": "1"}])
+    assert bookkeeping.allowed({"x": 1}).tolist() == [True, True, False, True, False]
+    before = bookkeeping.allowed({"x": 1})
+    bookkeeping.remove(["b", "e"])
+    assert bookkeeping.allowed({"x": 1}).tolist() == [True, False, False, True, False]
     assert before.tolist() == [True, True, False, True, False]
-    intake.forget(["a"])
-    assert intake.allowed({"y": "u"}).tolist() == [False] * 5
+    bookkeeping.remove(["a"])
+    assert bookkeeping.allowed({"y": "u"}).tolist() == [False] * 5
     with pytest.raises(BadInput, match="the filter: 'x' is"):
-        intake.allowed({"x": [1]})
+        bookkeeping.allowed({"x": [1]})
 
 
 def test_bookkeeping_write_and_read_round_trip(tmp_path):
-    intake = StoreBookkeeping("cosine")
+    bookkeeping = StoreBookkeeping("cosine")
     odd = ["", "ü\n\t", "\ud800", '"quoted"', "🙂"]
-    taken(intake, odd, [{"n": i, "f": i / 2, "t": "ß", "b": i > 1} for i in range(5)])
-    intake.forget(["ü\n\t"])
-    intake.write(tmp_path / "new", {"kind": "hnsw", "m": 8})
+    taken(bookkeeping, odd, [{"n": i, "f": i / 2, "t": "ß", "b": i > 1} for i in range(5)])
+    bookkeeping.remove(["ü\n\t"])
+    bookkeeping.write(tmp_path / "new", {"kind": "hnsw", "m": 8})
     again = StoreBookkeeping("cosine")
     assert again.read(tmp_path / "new", {"kind": "hnsw", "ef": 3})
-    assert again.ids == intake.ids
-    assert again.places == 5
+    assert again.ids == bookkeeping.ids
+    assert again.position_count == 5
     assert again.dimension == 2
     assert again.built == {"kind": "hnsw", "m": 8}
     assert (
-        again.allowed({"b": True}).tolist() == intake.allowed({"b": True}).tolist() == [False, False, True, True, True]
+        again.allowed({"b": True}).tolist()
+        == bookkeeping.allowed({"b": True}).tolist()
+        == [False, False, True, True, True]
     )
     assert again.answer(np.array([[4, 2, 1]]), np.zeros((1, 3)), 3)[0].tolist() == [["🙂", "\ud800", None]]
     taken(again, ["more"])
@@ -107,13 +109,13 @@ def test_largest_supported_k_finds_available_count(there):
 
 def test_bookkeeping_queries_checks_single_query():
     for metric in ("cosine", "l2", "ip"):
-        intake = StoreBookkeeping(metric)
-        taken(intake, ["a"])
+        bookkeeping = StoreBookkeeping(metric)
+        taken(bookkeeping, ["a"])
         for good in ([[1e-30, 0]], [[1e30, 1e30]], [[3.0, 4.0]]):
-            assert intake.queries(good, 1).tolist() == np.array(good, np.float32).tolist()
+            assert bookkeeping.queries(good, 1).tolist() == np.array(good, np.float32).tolist()
         for wrong in ([[np.nan, 1]], [[np.inf, 1]], [[1, -np.inf]]):
             with pytest.raises(BadInput, match="query vector 0 has a NaN or an infinity"):
-                intake.queries(wrong, 1)
+                bookkeeping.queries(wrong, 1)
     empty = StoreBookkeeping("cosine")
     with pytest.raises(BadInput, match="all zeros"):
         empty.queries([[0.0, 0.0]], 1)

@@ -26,15 +26,15 @@ class Case:
 
     described: str
     library: str | None = None
-    """What must be installed; the tests of the keeper are skipped without it."""
+    """Module that must be installed; the tests of the store are skipped without it."""
     refuses: frozenset[str] = frozenset()
-    """The nasty documents that its engine does not take, and says so."""
+    """Unusual documents that the engine rejects with an error."""
     changes: frozenset[str] = frozenset()
-    """Those that its engine takes and changes, or would take minutes for."""
+    """Unusual documents that the engine changes, or takes minutes to store."""
     rolls_back: bool = False
-    """Whether closing takes back what was not committed."""
+    """Whether closing the store rolls back uncommitted documents."""
     finds_replaced: bool = True
-    """Whether its vectors are still searched after one document was replaced; memvid 2.0.160 finds none then."""
+    """Whether vector search still works after a document was replaced; memvid 2.0.160 then finds nothing."""
 
 
 NUL, LONG, LONE = "nul", "long", "lone surrogate"

@@ -78,7 +78,7 @@ def test_engine_folder_close_removes_only_temporary_folder(tmp_path):
     borrowed, given = EngineFolder("toy", None), EngineFolder("toy", str(tmp_path / "given"))
     (given.folder / "data.1").write_text("left by a killed process")
     (given.folder / "other").write_text("not ours")
-    assert not given.place("data", fresh=True).exists()
+    assert not given.prepare_path("data", fresh=True).exists()
     assert [one.name for one in given.folder.iterdir()] == ["other"]
     for home in (borrowed, given):
         home.close()

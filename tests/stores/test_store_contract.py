@@ -38,7 +38,7 @@ ids, distances = store.search(np.array(told["queries"], dtype=np.float32), told[
 print(json.dumps([len(store), ids.tolist(), distances.tolist()]))
 store.close()
 """
-"""What another process does with a store that was kept."""
+"""Code that another process runs on a saved store."""
 LOADED = """
 import json, sys
 import numpy as np
@@ -58,7 +58,7 @@ late = sorted({name for name in set(sys.modules) - before if name.partition(".")
 store.close()
 print(json.dumps(late))
 """
-"""Which libraries a store loads though it was opened already."""
+"""Code that lists the libraries that an open store still imports."""
 BATCHES = """
 import json, sys
 import numpy as np
@@ -73,7 +73,7 @@ store.save()
 print(json.dumps([len(store), store.search(base[[0, 8999]], 1)[0][:, 0].tolist()]))
 store.close()
 """
-"""More at once than LanceDB writes in one go, twice."""
+"""More vectors than LanceDB writes in two batches."""
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from ragauge.systems.graph_walkers import GraphFlow
 from small_graphs import QUERY, Points, Said, build, fits, ground, ids
 
 MANY = 20_000
-"""Draws of a test of frequencies: a probability that is wrong by 0.02 is found out."""
+"""Number of draws in a test of frequencies; it detects a probability that is wrong by 0.02."""
 
 
 # Link table -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from ragauge.systems.graph_swarm import MIN_PHEROMONE, AntColony, Swarm, SwarmRe
 from small_graphs import QUERY, build, fits, ground, ids
 
 MANY = 20_000
-"""Agents of a test of frequencies."""
+"""Number of agents in a test of frequencies."""
 
 
 def colony(**options) -> AntColony:

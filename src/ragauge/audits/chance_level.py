@@ -109,10 +109,10 @@ def _closed_form_mean(judged: JudgedRanks, measure: Measure, rules: Convention, 
     if measure.spec.name == "map":
         denominator = relevant.total if options["of"] == "relevant" else np.minimum(relevant.total, cutoff)
         values = values / np.maximum(denominator, 1)
-    odd = next(
+    outlier = next(
         iter(score_judged_ranks(judged, [_hit_rate_measure(measure)], rules).values.values())
     )  # NaN or 1 if the convention says so
-    values = np.where(np.isnan(odd), math.nan, np.where((inside == 0) & (odd == 1), 1.0, values))
+    values = np.where(np.isnan(outlier), math.nan, np.where((inside == 0) & (outlier == 1), 1.0, values))
     return RandomOrderMean(values, math.nan if np.isnan(values).all() else float(np.nanmean(values)), True)
 
 
@@ -247,5 +247,5 @@ def _chance_p_value(
     p = float(stdtr(len(gap) - 1, -gap.mean() / (spread / math.sqrt(len(gap))))) if spread else 1.0
     if p < SIGNIFICANCE_LEVEL or gap.mean() <= 0:
         return p
-    each = sample_random_orders(ranked, [measure], evidence.rules.but(missing="zero"))[0][1]
-    return min(p, (1 + int((each >= mean - 1e-12).sum())) / (1 + len(each)))
+    query_scores = sample_random_orders(ranked, [measure], evidence.rules.but(missing="zero"))[0][1]
+    return min(p, (1 + int((query_scores >= mean - 1e-12).sum())) / (1 + len(query_scores)))

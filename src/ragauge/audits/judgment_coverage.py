@@ -213,8 +213,11 @@ def _rank_cutoff(measure: Measure) -> int:
 
 def _shallow_run_finding(evidence: AuditInput, run: str, deepest: int, short: list[Measure]) -> Finding:
     cut = [Measure(measure.spec, deepest, measure.options) for measure in short]
-    now, then = ([list_means(evidence.scores(run, measures=[measure]))[0] for measure in each] for each in (short, cut))
-    rows = zip(map(str, short), now, map(str, cut), then, strict=True)
+    short_means, cut_means = (
+        [list_means(evidence.scores(run, measures=[measure]))[0] for measure in variant_measures]
+        for variant_measures in (short, cut)
+    )
+    rows = zip(map(str, short), short_means, map(str, cut), cut_means, strict=True)
     return Finding(
         run,
         "depth",
@@ -365,11 +368,11 @@ def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Findi
         part = unjudged_share(judged, k)
         min_relevant = float(dict(measure.options).get("rel", 0))
         now = list_means(score_judged_ranks(judged, [measure], rules))[0]
-        alone = list_means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
+        condensed_mean = list_means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
         good_all = list_means(
             score_judged_ranks(fill_unjudged(judged, k, max(median, min_relevant)), [measure], rules)
         )[0]
-        rows.append([str(measure), str(k), format_number(part, "share"), now, alone, good_all])
+        rows.append([str(measure), str(k), format_number(part, "share"), now, condensed_mean, good_all])
         if k <= MAX_POOL_DEPTH:
             worst = max(worst, part)
         effect = (

@@ -252,16 +252,16 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
         {predictor.name: predictor for predictor in fields},
         find_query_naming_fields(documents, evidence.judgments.nested),
     )
-    every = evaluate_predictors(pairs, fields, text, naming)
-    predictions, named = every[: len(fields)], every[len(fields) :]
+    results = evaluate_predictors(pairs, fields, text, naming)
+    predictions, named = results[: len(fields)], results[len(fields) :]
     mark = relevance_mark_auc(pairs, evidence.judgments.nested, positions, evidence.rules.rel)
-    telling = [
+    predictive = [
         relevance_prediction
         for relevance_prediction in predictions
         if relevance_prediction.p < SIGNIFICANCE_LEVEL and relevance_prediction.auc >= MIN_PREDICTOR_AUC
     ]
     leaks = []
-    for prediction in telling:
+    for prediction in predictive:
         better = prediction.p_text < SIGNIFICANCE_LEVEL and prediction.auc >= float(text.mean()) + MIN_AUC_GAIN
         if better or prediction.auc >= max(MIN_LEAK_AUC, 0.5 + MIN_MARK_SHARE * (mark - 0.5)):
             leaks.append(prediction.name)
@@ -312,7 +312,7 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
         *runs,
     ]
     yield predictors_finding(
-        rows, telling, leaks, text, mark, [relevance_prediction for _, relevance_prediction in names], unread
+        rows, predictive, leaks, text, mark, [relevance_prediction for _, relevance_prediction in names], unread
     )
 
 

@@ -111,13 +111,13 @@ def naming_precision(evidence: AuditInput, naming: QueryNamingField) -> float:
 
     Mean over the queries that are named; 0 if there is none.
     """
-    each = []
+    shares = []
     for query, docs in naming.documents.items():
         grades = evidence.judgments.nested.get(query, {})
         ids = {(evidence.documents or ())[position].id for position in docs} - {query}
         if ids:
-            each.append(sum(grades.get(doc, 0) >= evidence.rules.rel for doc in ids) / len(ids))
-    return float(np.mean(each)) if each else 0.0
+            shares.append(sum(grades.get(doc, 0) >= evidence.rules.rel for doc in ids) / len(ids))
+    return float(np.mean(shares)) if shares else 0.0
 
 
 def build_naming_run(evidence: AuditInput, naming: QueryNamingField) -> Run:
@@ -137,7 +137,7 @@ def build_naming_run(evidence: AuditInput, naming: QueryNamingField) -> Run:
 
 def predictors_finding(
     predictions: Sequence[RelevancePrediction],
-    telling: Sequence[RelevancePrediction],
+    predictive: Sequence[RelevancePrediction],
     leaks: Sequence[str],
     text: Floats,
     mark: float,
@@ -157,17 +157,18 @@ def predictors_finding(
     ]
     directions = {True: "lower, ", False: "higher, ", None: ""}
     described = ", ".join(
-        f"{prediction.name} ({directions[prediction.lower_is_relevant]}{prediction.auc:.2f})" for prediction in telling
+        f"{prediction.name} ({directions[prediction.lower_is_relevant]}{prediction.auc:.2f})"
+        for prediction in predictive
     )
-    if not telling:
+    if not predictive:
         message = "no query-independent field separates relevant documents from others"
         message += f"; the query words have an AUC of {text.mean():.2f}"
     else:
         message = f"relevant documents differ from others in query-independent fields: {described}"
         message += f"; the query words have an AUC of {text.mean():.2f}, a mark on all relevant documents {mark:.2f}"
-    if len(leaks) < len(telling):
-        which = f"all but {', '.join(leaks)} are" if leaks else "this is" if len(telling) == 1 else "these are"
-        message += f"; {which} only a note, neither clearly better than the query words nor close to the mark"
+    if len(leaks) < len(predictive):
+        subject = f"all but {', '.join(leaks)} are" if leaks else "this is" if len(predictive) == 1 else "these are"
+        message += f"; {subject} only a note, neither clearly better than the query words nor close to the mark"
     if names:
         described = ", ".join(f"{prediction.name} ({prediction.auc:.2f})" for prediction in names)
         message += f"; documents contain the ids of the queries that they answer more often than others: {described}"
@@ -177,7 +178,7 @@ def predictors_finding(
         "corpus",
         "predictors",
         False,
-        len(telling),
+        len(predictive),
         message,
         table=FindingTable(["predictor", "AUC", "p", "p against text"], rows),
     )
@@ -212,8 +213,8 @@ def _category_relevance(evidence: AuditInput, field: CandidateField) -> Floats:
             if grade >= evidence.rules.rel and doc in positions:
                 right[positions[doc]] += 1
     codes = field.values.astype(np.int64)
-    each = np.bincount(codes, right, field.kinds) / np.maximum(np.bincount(codes, minlength=field.kinds), 1)
-    return np.asarray(each[codes])
+    rates = np.bincount(codes, right, field.kinds) / np.maximum(np.bincount(codes, minlength=field.kinds), 1)
+    return np.asarray(rates[codes])
 
 
 def field_rank_correlations(evidence: AuditInput, field: CandidateField, *, falling: bool) -> dict[str, float | None]:
@@ -226,7 +227,7 @@ def field_rank_correlations(evidence: AuditInput, field: CandidateField, *, fall
     positions = {document.id: i for i, document in enumerate(evidence.documents or ())}
     correlations: dict[str, float | None] = {}
     for name, run in evidence.runs.items():
-        each = []
+        coefficients = []
         for _, part in run.table.group_by("query", maintain_order=True):
             rows = [
                 (positions[doc], score) for doc, score in part.select("doc", "score").iter_rows() if doc in positions
@@ -236,6 +237,6 @@ def field_rank_correlations(evidence: AuditInput, field: CandidateField, *, fall
             field_ranks = rankdata([field.values[doc] * (-1 if falling else 1) for doc, _ in rows])
             score_ranks = rankdata([score for _, score in rows])
             if field_ranks.std() > 0 and score_ranks.std() > 0:
-                each.append(float(np.corrcoef(field_ranks, score_ranks)[0, 1]))
-        correlations[name] = float(np.mean(each)) if each and not field.kinds else None
+                coefficients.append(float(np.corrcoef(field_ranks, score_ranks)[0, 1]))
+        correlations[name] = float(np.mean(coefficients)) if coefficients and not field.kinds else None
     return correlations

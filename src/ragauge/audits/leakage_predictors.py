@@ -103,8 +103,8 @@ def draw_pairs(
 
 
 def _sample_documents(rng: np.random.Generator, documents: list[int], max_count: int) -> Ints:
-    every = np.array(documents, np.int64)
-    return every if len(every) <= max_count else rng.choice(every, max_count, replace=False)
+    positions = np.array(documents, np.int64)
+    return positions if len(positions) <= max_count else rng.choice(positions, max_count, replace=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,22 +171,22 @@ def evaluate_predictors(
             else 1
         )
 
-    every = []
+    results = []
     for field in fields:
-        each, falling = _auc_by_query(pairs, field, field.values)
+        aucs, falling = _auc_by_query(pairs, field, field.values)
         chance = permutation_test(pairs, field, rounds=rounds, seed=seed)
-        p = max(chance, signs(each - 0.5))
-        every.append(RelevancePrediction(field.name, each, falling, p, signs(each - text)))
+        p = max(chance, signs(aucs - 0.5))
+        results.append(RelevancePrediction(field.name, aucs, falling, p, signs(aucs - text)))
     for naming in named:
-        each = pairs.of(partial(_naming_values, naming))
-        every.append(RelevancePrediction(naming.name, each, False, signs(each - 0.5), signs(each - text)))
+        aucs = pairs.of(partial(_naming_values, naming))
+        results.append(RelevancePrediction(naming.name, aucs, False, signs(aucs - 0.5), signs(aucs - text)))
     corrected = (
         correct_p_values(np.array(p_values), "holm")
-        for p_values in ([prediction.p for prediction in every], [prediction.p_text for prediction in every])
+        for p_values in ([prediction.p for prediction in results], [prediction.p_text for prediction in results])
     )
     return [
         replace(predictor, p=float(p), p_text=float(against))
-        for predictor, p, against in zip(every, *corrected, strict=True)
+        for predictor, p, against in zip(results, *corrected, strict=True)
     ]
 
 
@@ -206,12 +206,12 @@ def evaluate_run_scores(
         query_scores = scores.get(query, {})
         return np.array([query_scores.get(doc, -np.inf) for doc in documents.tolist()])
 
-    each = pairs.of(values)
-    return RelevancePrediction(name, each, False, float("nan"), _text_p_value(each, text, 0))
+    aucs = pairs.of(values)
+    return RelevancePrediction(name, aucs, False, float("nan"), _text_p_value(aucs, text, 0))
 
 
-def _text_p_value(each: Floats, text: Floats, seed: int) -> float:
-    return float(randomisation_test((each - text)[:, None], seed=seed)[0]) if len(each) > 1 else 1.0
+def _text_p_value(aucs: Floats, text: Floats, seed: int) -> float:
+    return float(randomisation_test((aucs - text)[:, None], seed=seed)[0]) if len(aucs) > 1 else 1.0
 
 
 def _auc_by_query(pairs: DocumentPairs, field: CandidateField, values: Floats) -> tuple[Floats, bool | None]:
@@ -221,9 +221,9 @@ def _auc_by_query(pairs: DocumentPairs, field: CandidateField, values: Floats) -
     own judgments.
     """
     if not field.kinds:
-        each = pairs.auc(values[pairs.relevant], values[pairs.other])
-        falling = float(each.mean()) < 0.5
-        return (1 - each if falling else each), falling
+        aucs = pairs.auc(values[pairs.relevant], values[pairs.other])
+        falling = float(aucs.mean()) < 0.5
+        return (1 - aucs if falling else aucs), falling
     n, kinds = len(pairs.queries), field.kinds
     good, other = (pairs.query * kinds + values[docs].astype(np.int64) for docs in (pairs.relevant, pairs.other))
     right, wrong = (np.bincount(cells, minlength=n * kinds).reshape(n, kinds) for cells in (good, other))

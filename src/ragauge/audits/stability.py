@@ -51,8 +51,8 @@ def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
         scores = [evidence.scores(run), *(evidence.scores(run) for run in repeat_runs)]
         rows: list[list[str | float | None]] = []
         for i, name in enumerate(scores[0].measures):
-            each = [list_means(scores)[i] for scores in scores]
-            rows.append([name, *(each if len(each) <= 4 else [min(each), max(each)]), max(each) - min(each)])
+            means = [list_means(scores)[i] for scores in scores]
+            rows.append([name, *(means if len(means) <= 4 else [min(means), max(means)]), max(means) - min(means)])
         header = [str(time) for time in range(1, len(trials) + 1)] if len(trials) <= 4 else ["lowest", "highest"]
         if not changed:
             yield Finding(run, "repeats", False, 0, f"{run} returned the same rankings in all {len(trials)} trials")
@@ -83,8 +83,8 @@ def _largest_query_spread(scores: Sequence[Scores]) -> float:
     """Return the mean range of query scores between repeats, largest over measures."""
     spreads = [0.0]
     for name in scores[0].measures:
-        each = np.stack([scores.values[name] for scores in scores])
-        spread = each.max(axis=0) - each.min(axis=0)
+        scores_by_trial = np.stack([scores.values[name] for scores in scores])
+        spread = scores_by_trial.max(axis=0) - scores_by_trial.min(axis=0)
         if not np.isnan(spread).all():
             spreads.append(float(np.nanmean(spread)))
     return max(spreads)
@@ -103,12 +103,12 @@ def _rankings_by_query(run: Run, rules: Convention) -> dict[str, list[str]]:
     return dict(zip(grouped["query"].to_list(), grouped["doc"].to_list(), strict=True))
 
 
-def _first_differing_rank(one: Sequence[str], other: Sequence[str]) -> int:
+def _first_differing_rank(first: Sequence[str], second: Sequence[str]) -> int:
     """Return the first rank at which two rankings differ; 0 if they are equal."""
-    for rank, (a, b) in enumerate(zip(one, other, strict=False), 1):
+    for rank, (a, b) in enumerate(zip(first, second, strict=False), 1):
         if a != b:
             return rank
-    return 0 if len(one) == len(other) else min(len(one), len(other)) + 1
+    return 0 if len(first) == len(second) else min(len(first), len(second)) + 1
 
 
 def check_query_count(evidence: AuditInput) -> Iterator[Finding]:

@@ -123,10 +123,14 @@ def check_identical_runs(evidence: AuditInput) -> Iterator[Finding]:
     Identical runs are a problem. Identical measures are a note, since they are correct if each query has one
     relevant document.
     """
-    for one, other in itertools.combinations(evidence.runs, 2):
-        if _has_same_ranking(evidence.runs[one], evidence.runs[other]):
+    for first, second in itertools.combinations(evidence.runs, 2):
+        if _has_same_ranking(evidence.runs[first], evidence.runs[second]):
             yield Finding(
-                f"{one}, {other}", "same run", True, 2, f"{one} and {other} return the same documents in the same order"
+                f"{first}, {second}",
+                "same run",
+                True,
+                2,
+                f"{first} and {second} return the same documents in the same order",
             )
     scores = [evidence.scores(run) for run in evidence.runs]
     for a, b in itertools.combinations([str(measure) for measure in evidence.measures], 2):
@@ -154,7 +158,7 @@ def check_missing_queries(evidence: AuditInput) -> Iterator[Finding]:
         judged = evidence.judged(run)
         failed = _failed_queries(record)
         lacking = np.array([q in failed for q in names], np.bool_) | ~judged.answered
-        absent = [q for q, gone in zip(names, lacking.tolist(), strict=True) if gone]
+        absent = [q for q, is_missing in zip(names, lacking.tolist(), strict=True) if is_missing]
         empty = int(((judged.retrieved == 0) & ~lacking).sum())
         nothing = f"; {pluralise(empty, 'query')} got no document and score 0" if empty else ""
         if not absent:
@@ -223,12 +227,14 @@ def check_repeated_documents(evidence: AuditInput) -> Iterator[Finding]:
         if not repeated.height:
             yield Finding(run, "repetitions", False, 0, "no duplicate documents in rankings")
             continue
-        first, every = (evidence.scores(run, rules=evidence.rules.but(duplicates=rule)) for rule in ("first", "count"))
+        first, counted = (
+            evidence.scores(run, rules=evidence.rules.but(duplicates=rule)) for rule in ("first", "count")
+        )
         extra = int((repeated["n"] - 1).sum())
         names = [f"{doc} for {query}" for query, doc in repeated.select("query", "doc").head(5).iter_rows()]
         rows_of: list[list[str | float | None]] = [
             [name, value, every_value]
-            for name, value, every_value in zip(first.measures, list_means(first), list_means(every), strict=True)
+            for name, value, every_value in zip(first.measures, list_means(first), list_means(counted), strict=True)
         ]
         yield Finding(
             run,
@@ -238,7 +244,7 @@ def check_repeated_documents(evidence: AuditInput) -> Iterator[Finding]:
             f"{pluralise(extra, 'document')} are repeated in the ranking of {repeated['query'].n_unique()} of "
             f"{pluralise(judged.height, 'judged query')}; {_duplicate_rule_text(evidence)}",
             first_few(names),
-            format_changes(first.measures[:1], list_means(first)[:1], list_means(every)[:1]),
+            format_changes(first.measures[:1], list_means(first)[:1], list_means(counted)[:1]),
             drop_if_unchanged(
                 FindingTable(["measure", "first rank counts", "every rank counts"], rows_of), slice(1, 3)
             ),

@@ -269,13 +269,15 @@ def sample_random_orders(
     The seed is fixed, so that all calls use the same orders.
     """
     rng = np.random.default_rng(0)
-    every = (shuffle_ties(judged, rng) for _ in range(RANDOM_ORDERS))
-    order_scores = [score_judged_ranks(ranks if finish is None else finish(ranks), measures, rules) for ranks in every]
+    shuffled = (shuffle_ties(judged, rng) for _ in range(RANDOM_ORDERS))
+    order_scores = [
+        score_judged_ranks(ranks if finish is None else finish(ranks), measures, rules) for ranks in shuffled
+    ]
     out = []
     for name in map(str, measures):
-        each = np.array([scores.means[name] for scores in order_scores])
+        means = np.array([scores.means[name] for scores in order_scores])
         values: Floats = np.mean([scores.values[name] for scores in order_scores], axis=0)
-        out.append((RandomOrderMean(values, float(each.mean()), False), each))
+        out.append((RandomOrderMean(values, float(means.mean()), False), means))
     return out
 
 

@@ -63,7 +63,7 @@ def demo(
         else:
             systems[name] = parse_spec(description)
     sys.stderr.write(
-        "Questions about Python's standard library, asked of its own documentation. The same by hand:\n"
+        "Evaluates retrieval systems on Python's documentation. This command does the same:\n"
         "  ragauge run pydocs"
         + "".join(f" \\\n    --system {shlex.quote(f'{name}={descriptions[name]}')}" for name in systems)
         + f" \\\n    --baseline bm25 --out {shlex.quote(folder)}\n"

@@ -241,16 +241,16 @@ def _is_output_pipe_closed() -> bool:
 
     Further output of such a stream goes to the null device.
     """
-    gone = False
+    is_closed = False
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             number = stream.fileno()
             poll = select.poll()
             poll.register(number, select.POLLOUT)
             if any(events & select.POLLERR for _, events in poll.poll(0)):
-                gone = True
+                is_closed = True
                 os.dup2(os.open(os.devnull, os.O_WRONLY), number)
-    return gone
+    return is_closed
 
 
 def _print_error(message: str) -> None:

@@ -37,7 +37,9 @@ def given_options(context: typer.Context) -> dict[str, str]:
     return spellings
 
 
-def allow_only_options(context: typer.Context, allowed: Iterable[str], what: str, *, hint: str | None = None) -> None:
+def allow_only_options(
+    context: typer.Context, allowed: Iterable[str], situation: str, *, hint: str | None = None
+) -> None:
     """Raise BadInput for every option that does not apply to `what`.
 
     Options are given by parameter name.
@@ -48,14 +50,14 @@ def allow_only_options(context: typer.Context, allowed: Iterable[str], what: str
         spellings = {parameter.name: max(parameter.opts, key=len) for parameter in context.command.params}
         expected = ", ".join(spellings[name] for name in spellings if name in allowed_names) or "no other option"
         raise BadInput(
-            f"{_join_option_names(refused)} {'does' if len(refused) == 1 else 'do'} not apply to {what}; expected "
+            f"{_join_option_names(refused)} {'does' if len(refused) == 1 else 'do'} not apply to {situation}; expected "
             f"{expected}, "
             f"got {' '.join(refused)}",
             hint=hint or f"remove {_join_option_names(refused)}",
         )
 
 
-def refuse_options(context: typer.Context, options: Iterable[str], what: str, *, hint: str | None = None) -> None:
+def refuse_options(context: typer.Context, options: Iterable[str], situation: str, *, hint: str | None = None) -> None:
     """Raise BadInput for the given options that have no effect on `what`.
 
     Options are given by parameter name.
@@ -64,7 +66,7 @@ def refuse_options(context: typer.Context, options: Iterable[str], what: str, *,
     refused = [given_spellings[name] for name in options if name in given_spellings]
     if refused:
         raise BadInput(
-            f"{_join_option_names(refused)} {'has' if len(refused) == 1 else 'have'} no effect {what}",
+            f"{_join_option_names(refused)} {'has' if len(refused) == 1 else 'have'} no effect {situation}",
             hint=hint or f"remove {_join_option_names(refused)}",
         )
 

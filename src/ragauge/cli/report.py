@@ -182,11 +182,11 @@ def report(  # noqa: PLR0913 - each is an option of the command
         print_overview(overview)
 
 
-def print_overview(found: Overview) -> None:
+def print_overview(overview: Overview) -> None:
     """Print the summary, the tables and notes on them."""
-    dropped = print_report(build_report(found))
+    dropped = print_report(build_report(overview))
     omitted = describe_omitted(dropped, "--format markdown")
-    notes = console.limit_notes([*_overview_notes(found), *describe_tables(found)])
+    notes = console.limit_notes([*_overview_notes(overview), *describe_tables(overview)])
     console.print_notes([*notes, *omitted, "next: the same command with -o report.html"])
 
 

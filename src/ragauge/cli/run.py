@@ -263,15 +263,16 @@ def _run_each_dataset(
             )
             if overviews and prints_tables:
                 console.print_tables("")
-            own = list_tags(experiment)
-            tags |= own
-            if by is not None and canonical_tag(by, own) not in own:
-                note = f"not split by {by}: the queries have no such tag (there are {', '.join(sorted(own)) or 'none'})"
+            known_tags = list_tags(experiment)
+            tags |= known_tags
+            if by is not None and canonical_tag(by, known_tags) not in known_tags:
+                listed = ", ".join(sorted(known_tags)) or "none"
+                note = f"not split by {by}: the queries have no such tag (there are {listed})"
                 experiment = replace(experiment, notes=[*experiment.notes, note])
             overviews[name] = _write_and_print_report(
                 experiment,
                 prints_tables=prints_tables,
-                by=by if by and canonical_tag(by, own) in own else None,
+                by=by if by and canonical_tag(by, known_tags) in known_tags else None,
                 explained=not overviews,
             )
             if save_to is not None and not _failed_systems(experiment):

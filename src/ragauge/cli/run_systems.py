@@ -36,13 +36,13 @@ def resolve_baseline(settings: dict[str, Any], known: Mapping[str, Any], *, give
         )
 
 
-def parse_systems(given: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
+def parse_systems(descriptions: list[str], known: Mapping[str, Any]) -> dict[str, Any]:
     """Parse the systems of the command line by name.
 
     The name of a system in the file refers to that system.
     """
     named: dict[str, Any] = {}
-    for text in given:
+    for text in descriptions:
         name, description = split_name(text)
         is_own = plugins.is_user_object(description.partition("(")[0].strip())
         if not name and not is_own and text not in known:

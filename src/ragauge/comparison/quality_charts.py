@@ -137,9 +137,9 @@ def draw_quality_latency(overview: Overview) -> ChartDraft | None:
 def find_pareto_frontier(points: Sequence[QualityLatencyPoint], *, lower: bool) -> list[QualityLatencyPoint]:
     """Return the Pareto-optimal systems, fastest first. Ties are all included."""
 
-    def beaten(one: QualityLatencyPoint, other: QualityLatencyPoint) -> bool:
-        better = (one.mean.value - other.mean.value) * (1 if lower else -1)
-        return other.p95 <= one.p95 and better >= 0 and (other.p95 < one.p95 or better > 0)
+    def beaten(point: QualityLatencyPoint, other: QualityLatencyPoint) -> bool:
+        better = (point.mean.value - other.mean.value) * (1 if lower else -1)
+        return other.p95 <= point.p95 and better >= 0 and (other.p95 < point.p95 or better > 0)
 
     return sorted(
         (candidate for candidate in points if not any(beaten(candidate, other) for other in points)),

@@ -73,15 +73,15 @@ def pickle_task(work: Callable[..., Any]) -> PickledTask:
         ) from None
 
 
-def spill_to_file(parcel: PickledTask, owner: object) -> PickledTask:
+def spill_to_file(task: PickledTask, owner: object) -> PickledTask:
     """Move a large pickled task to a private file, deleted together with its owner."""
-    if len(parcel.content) < MIN_SPILLED_BYTES:
-        return parcel
+    if len(task.content) < MIN_SPILLED_BYTES:
+        return task
     number, path = create_temporary_file("task")
     with open(number, "wb") as file:
-        file.write(parcel.content)
+        file.write(task.content)
     weakref.finalize(owner, path.unlink, missing_ok=True)
-    return PickledTask(parcel.name, b"", str(path))
+    return PickledTask(task.name, b"", str(path))
 
 
 def identity_function(value: T) -> T:

@@ -283,9 +283,9 @@ def call_worker(
 class GroupFailure(BackendFailed):
     """A worker of a group failed; the cause is its error."""
 
-    def __init__(self, place: int, error: RagaugeError) -> None:
+    def __init__(self, index: int, error: RagaugeError) -> None:
         super().__init__(error.message, hint=error.hint)
-        self.place = place
+        self.index = index
         """Position of the worker in its group, from 0."""
         self.__cause__ = error
 

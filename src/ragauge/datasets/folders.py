@@ -112,7 +112,7 @@ def _read_query_rows(source: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     seen_ids: set[str] = set()
     for number, row in rows.rows():
         name = find_row_id(row, QUERY_FIELDS)
-        check_row_id(name, seen_ids, rows.place(number), QUERY_FIELDS)
+        check_row_id(name, seen_ids, rows.location(number), QUERY_FIELDS)
         yield name, row
 
 

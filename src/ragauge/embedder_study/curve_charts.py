@@ -239,16 +239,16 @@ def perturbation_loss_chart(result: EmbedderStudy) -> ChartDraft | None:
     """
     keys = sort_perturbations(result)
     several = [embedder for embedder in sort_embedders(result) if embedder.perturbed]
-    every = [
+    values = [
         end
         for embedder in several
         for item in embedder.perturbed
         for end in (item.difference.value, item.difference.low, item.difference.high)
         if math.isfinite(end)
     ]
-    if not every:
+    if not values:
         return None
-    low, high = min([0.0, *every]), max([0.0, *every])
+    low, high = min([0.0, *values]), max([0.0, *values])
     more = 0.06 * ((high - low) or 1.0)
     styles = embedder_styles(result)
     panels, descriptions = [], []

@@ -376,9 +376,9 @@ class _NeighbourRecall:
     SLACK = 1e-5
     """Tolerance for the rounding of a cosine."""
 
-    def __init__(self, field: RankingTask, asked: Vectors, documents: Vectors) -> None:
+    def __init__(self, field: RankingTask, queries: Vectors, documents: Vectors) -> None:
         self._rows = {name: row for row, name in enumerate(field.documents)}
-        self._asked = dict(zip(field.queries, variations.normalise_vectors(asked), strict=True))
+        self._asked = dict(zip(field.queries, variations.normalise_vectors(queries), strict=True))
         self._documents = variations.normalise_vectors(documents)
 
     def share(self, results: StoreSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:

@@ -117,8 +117,8 @@ def _visible_files(root: Path) -> list[Path]:
     """Return a file itself, or the files of a folder without hidden ones."""
     if not root.is_dir():
         return [root] if root.is_file() else []
-    every = (path for path in root.rglob("*") if path.is_file())
-    return sorted(path for path in every if not any(part.startswith(".") for part in path.relative_to(root).parts))
+    files = (path for path in root.rglob("*") if path.is_file())
+    return sorted(path for path in files if not any(part.startswith(".") for part in path.relative_to(root).parts))
 
 
 def _hash_file(file: Path) -> str:

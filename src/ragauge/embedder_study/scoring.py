@@ -68,7 +68,7 @@ def _with_defaults(spec: Spec, family: str) -> Spec:
     return Spec(spec.name, options)
 
 
-def _differing_option(one: Any, other: Any) -> str:
+def _differing_option(first: Any, second: Any) -> str:
     """Return the single option in which two descriptions differ.
 
     Empty if there is no such option, if several differ, or if the models differ.
@@ -77,15 +77,15 @@ def _differing_option(one: Any, other: Any) -> str:
     ...     parse_spec("lm(tokenizer=bpe(vocabulary=8000))"))
     'tokenizer vocabulary'
     """
-    if one.name != other.name:
+    if first.name != second.name:
         return ""
-    names = dict.fromkeys([*one.options, *other.options])
-    odd = [name for name in names if one.options.get(name) != other.options.get(name)]
-    if len(odd) != 1 or odd[0] in IDENTITY_OPTIONS:
+    names = dict.fromkeys([*first.options, *second.options])
+    differing = [name for name in names if first.options.get(name) != second.options.get(name)]
+    if len(differing) != 1 or differing[0] in IDENTITY_OPTIONS:
         return ""
-    sides = [side.options.get(odd[0]) for side in (one, other)]
+    sides = [side.options.get(differing[0]) for side in (first, second)]
     deeper = _differing_option(*sides) if all(isinstance(side, Spec) for side in sides) else ""
-    return f"{odd[0]} {deeper}".strip()
+    return f"{differing[0]} {deeper}".strip()
 
 
 def compare_embedder_pairs(

@@ -136,12 +136,12 @@ def run_timed_queries(
             if runner.done:
                 runner.again(store, results, documents)
             else:
-                runner.ask(store, results)
+                runner.run_queries(store, results)
             _record_index_use(store, results, runner)
         finally:
             store.close()
     if not runner.done:
-        runner.ask(None, StoreSearchResults(""))
+        runner.run_queries(None, StoreSearchResults(""))
     return TimedSearchResults(runner.vectors, runner.failed_texts, all_results, runner.alone)
 
 
@@ -222,7 +222,7 @@ class _QueryRunner:
         self.done = False
         self.k = questions.k + bool(questions.queries_in_corpus)
 
-    def ask(self, store: FullStore | None, results: StoreSearchResults) -> None:
+    def run_queries(self, store: FullStore | None, results: StoreSearchResults) -> None:
         """Embed each query and search for it in the store."""
         singly = self._questions.timed_queries
         with limit_threads(self._questions.threads) as limit:

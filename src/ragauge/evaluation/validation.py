@@ -418,7 +418,7 @@ def read_corpus_ids(path: str) -> pl.Series:
         for number, row in rows.rows():
             name = find_row_id(row, DOCUMENT_FIELDS)
             if not name:
-                raise rows.place(number).error(f"expected an id ({', '.join(DOCUMENT_FIELDS.ids)})")
+                raise rows.location(number).error(f"expected an id ({', '.join(DOCUMENT_FIELDS.ids)})")
             ids.append(name)
     else:
         ids = [

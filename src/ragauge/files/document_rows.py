@@ -54,7 +54,7 @@ REFUSED_FLAWS: Mapping[str, str] = {"unreadable": "", "bytes": "not UTF-8 text: 
 """Kinds of flaws that strict reading refuses, and how its message begins."""
 
 
-class RowPlace(NamedTuple):
+class RowLocation(NamedTuple):
     """Place of an entry: its file, and its number there."""
 
     file: str
@@ -73,7 +73,7 @@ class RowPlace(NamedTuple):
         return f"{self.file}, {self.unit} {self.number:,}" if self.file else f"{self.unit} {self.number:,}"
 
     def error(self, message: str) -> BadInput:
-        """Return the error for a flaw at this place."""
+        """Return the error for a flaw at this location."""
         if self.unit == "line" or self.number is None:
             return BadInput(message, file=self.label, line=self.number)
         return BadInput(f"{self.unit} {self.number:,}: {message}", file=self.label or None)
@@ -86,7 +86,7 @@ class FlawLog:
     lenient: bool = True
     flaws: list[CorpusFlaw] = field(default_factory=list)
 
-    def add(self, kind: str, location: RowPlace, message: str) -> None:
+    def add(self, kind: str, location: RowLocation, message: str) -> None:
         """Record a flaw. Raise BadInput if reading is strict and the flaw loses text."""
         if not self.lenient and kind in REFUSED_FLAWS:
             raise location.error(REFUSED_FLAWS[kind] + message)
@@ -137,12 +137,12 @@ class RowFile:
         """Name of the file without its folder."""
         return self.source.label if self.source.path == "-" else Path(self.source.path).name
 
-    def place(self, number: int) -> RowPlace:
-        return RowPlace(self.name, number, self.unit, self.source.label)
+    def location(self, number: int) -> RowLocation:
+        return RowLocation(self.name, number, self.unit, self.source.label)
 
-    def line(self, number: int | None = None) -> RowPlace:
-        """Return the place of a line, which is not a row in every format; without a number, that of the file."""
-        return RowPlace(self.name, number, label=self.source.label)
+    def line(self, number: int | None = None) -> RowLocation:
+        """Return the location of a line, which is not a row in every format; without a number, that of the file."""
+        return RowLocation(self.name, number, label=self.source.label)
 
     def rows(self) -> NumberedRows:
         """Yield the rows with their numbers."""
@@ -198,7 +198,7 @@ def _read_lines(rows: RowFile) -> Iterator[tuple[int, str]]:
         rows.log.add("unreadable", rows.line(number + 1), _describe_truncation(error, rows.source))
 
 
-def decode_text(data: bytes, location: RowPlace, log: FlawLog) -> str:
+def decode_text(data: bytes, location: RowLocation, log: FlawLog) -> str:
     """Decode a text; UTF-16 and bytes that are not UTF-8 are recorded as flaws."""
     if data[:2] in UTF16_MARKS:
         log.add("encoding", location, "the file is in UTF-16, not in UTF-8")
@@ -229,7 +229,7 @@ def _rows_from_jsonl(rows: RowFile) -> NumberedRows:
         try:
             row = parse_json(line)
         except InvalidText as error:
-            rows.log.add("unreadable", rows.place(number), _describe_invalid_json(error))
+            rows.log.add("unreadable", rows.location(number), _describe_invalid_json(error))
             continue
         if strict and "\\u" in line and may_have_surrogates(line.encode()):
             row, count = clean_json(row, file=rows.source.label, line=number)
@@ -237,7 +237,7 @@ def _rows_from_jsonl(rows: RowFile) -> NumberedRows:
         if isinstance(row, dict):
             yield number, row
         else:
-            rows.log.add("unreadable", rows.place(number), "expected an object")
+            rows.log.add("unreadable", rows.location(number), "expected an object")
     warn_replaced(replaced, rows.source.label)
 
 
@@ -261,7 +261,7 @@ def _rows_from_json(rows: RowFile) -> NumberedRows:
         if isinstance(row, dict):
             yield number, row
         else:
-            rows.log.add("unreadable", rows.place(number), "expected an object")
+            rows.log.add("unreadable", rows.location(number), "expected an object")
 
 
 def _add_id(name: str, value: Any, names: FieldNames) -> Any:
@@ -288,7 +288,7 @@ def _rows_from_tsv(rows: RowFile) -> NumberedRows:
         elif len(cells) > 1:
             yield number, _to_fields(cells[0], "\t".join(cells[1:]), rows.names)
         elif line.strip():
-            rows.log.add("unreadable", rows.place(number), "expected an id, a tab and a text")
+            rows.log.add("unreadable", rows.location(number), "expected an id, a tab and a text")
 
 
 def _rows_from_csv(rows: RowFile) -> NumberedRows:
@@ -302,7 +302,7 @@ def _rows_from_csv(rows: RowFile) -> NumberedRows:
         mark = next((mark for mark in SEPARATOR_NAMES if _is_row_header(first[1].split(mark), rows.names)), ",")
         if mark != ",":
             message = f"the cells are separated by {SEPARATOR_NAMES[mark]}, not by commas"
-            rows.log.add("separator", rows.place(1), message)
+            rows.log.add("separator", rows.location(1), message)
         header: list[str] = []
         has_header = False
         for number, cells in _parse_csv_records(rows, chain([first], lines), mark):
@@ -355,7 +355,7 @@ def _parse_csv_records(rows: RowFile, lines: Iterator[tuple[int, str]], mark: st
                 if "expected after" in str(error) or message == UNCLOSED_QUOTE_MESSAGE
                 else f"the table is invalid ({error})"
             )
-        rows.log.add("unreadable", rows.place(record_lines[0][0]), message)
+        rows.log.add("unreadable", rows.location(record_lines[0][0]), message)
         waiting.extendleft(reversed(record_lines[1:]))
         reader = csv.reader(feed_lines(), strict=True, delimiter=mark)
 
@@ -377,7 +377,7 @@ def _match_row_to_header(
     texts = {*rows.names.texts, TITLE_FIELD} & {*header}
     if any(cell.strip() for cell in cells[len(header) :]) or (texts and not texts & {*row}):
         cell_count = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
-        rows.log.add("unreadable", rows.place(number), f"{cell_count}, the {first} has {len(header)}")
+        rows.log.add("unreadable", rows.location(number), f"{cell_count}, the {first} has {len(header)}")
     else:
         yield number, row
 

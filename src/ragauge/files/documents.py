@@ -22,7 +22,7 @@ from ragauge.files.document_rows import (
     CorpusFlaw,
     FieldNames,
     FlawLog,
-    RowPlace,
+    RowLocation,
     decode_text,
     open_rows,
 )
@@ -143,7 +143,7 @@ def _read_rows(name: str, path: str | Path, names: FieldNames, log: FlawLog) -> 
     rows = open_rows(path, names, log)
     ids: set[str] = set()
     for number, row in rows.rows():
-        location = rows.place(number)
+        location = rows.location(number)
         document = _to_document(row, location, names, log)
         if document is None:
             continue
@@ -155,7 +155,7 @@ def _read_rows(name: str, path: str | Path, names: FieldNames, log: FlawLog) -> 
     return corpus
 
 
-def check_row_id(name: str, ids: set[str], location: RowPlace, names: FieldNames) -> None:
+def check_row_id(name: str, ids: set[str], location: RowLocation, names: FieldNames) -> None:
     """Add an id to those seen. Raise BadInput if it is empty or a duplicate."""
     if not name:
         raise location.error(f"expected an id ({', '.join(names.ids)})")
@@ -170,7 +170,7 @@ def find_row_id(row: Mapping[str, Any], names: FieldNames) -> str:
     return str(name) if name is not None and str(name).strip() else ""
 
 
-def _to_document(row: Mapping[str, Any], location: RowPlace, names: FieldNames, log: FlawLog) -> Document | None:
+def _to_document(row: Mapping[str, Any], location: RowLocation, names: FieldNames, log: FlawLog) -> Document | None:
     """Convert a row to a document; None if its text cannot be read."""
     text_fields = [key for key in names.texts if row.get(key) is not None]
     key = next((key for key in text_fields if not isinstance(row[key], list | tuple | dict)), None)
@@ -213,7 +213,7 @@ def _read_text_files(source: CorpusFiles, root: Path, log: FlawLog) -> LoadedCor
             message = error.message.removeprefix(f"{file}: ")
             corpus.flaws.append(CorpusFlaw("unreadable", name, message))
             continue
-        text = decode_text(data, RowPlace(name, label=str(file)), log)
+        text = decode_text(data, RowLocation(name, label=str(file)), log)
         corpus.documents.append(Document(name, text.replace("\r\n", "\n").replace("\r", "\n")))
         if log.lenient:
             corpus.locations.append(name)
@@ -242,7 +242,7 @@ def documents_from_memory(
         return LoadedCorpus(name, list(to_documents(documents)))
     corpus, log = LoadedCorpus(name), FlawLog()
     for number, item in enumerate(documents.items() if isinstance(documents, Mapping) else documents, 1):
-        location = RowPlace("", number, "document")
+        location = RowLocation("", number, "document")
         document: Document | None = None
         if isinstance(item, Document):
             document = item

@@ -48,10 +48,10 @@ def sort_ranking(ranking: Ranking) -> Ranking:
 def _check_finite(scores: Mapping[str, float]) -> None:
     for doc, score in scores.items():
         try:
-            sound = math.isfinite(score)
+            is_finite = math.isfinite(score)
         except (TypeError, OverflowError):
-            sound = False
-        if not sound:
+            is_finite = False
+        if not is_finite:
             raise BadInput(
                 f"the score of document `{doc}` must be a finite number, got {score!r}",
                 hint="remove documents without a score from the ranking",

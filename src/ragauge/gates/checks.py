@@ -304,9 +304,11 @@ def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndica
         set() if indicators.timings is None else set(indicators.timings["query"].to_list())
         for indicators in (case.run, base)
     ]
-    gone = sorted(q for q in executed[1] - executed[0] if subset is None or q in subset)
-    if gone:
-        return replace(check, reason=f"{len(gone)} queries of the baseline were not run ({format_first_names(gone)})")
+    not_run = sorted(q for q in executed[1] - executed[0] if subset is None or q in subset)
+    if not_run:
+        return replace(
+            check, reason=f"{len(not_run)} queries of the baseline were not run ({format_first_names(not_run)})"
+        )
     now, then = pair_latencies(run_times, baseline_times, subset)
     n, figure = len(now), LATENCY_STATISTICS[check.rule.figure.statistic]
     if n > 1:

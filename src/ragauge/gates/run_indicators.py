@@ -163,12 +163,14 @@ class RunIndicators:
         scored = ~np.isnan(column)
         n = int(scored.sum())
         reasons = {query: scores.unscored[name].get(query, "") for query in queries if query in scores.unscored[name]}
-        odd = [query for query, reason in reasons.items() if reason not in EXPECTED_REASONS]
-        if odd and not n and len(set(reasons.values())) == 1:  # undefined for the run, not for single queries
-            return IndicatorValue(reason=reasons[odd[0]])
-        if odd and not (lenient and n):
-            have = pluralise(len(odd), "query has", "queries have")
-            return IndicatorValue(n=n, reason=f"{have} no {name} ({format_first_names(odd)}): {reasons[odd[0]]}")
+        unexpected = [query for query, reason in reasons.items() if reason not in EXPECTED_REASONS]
+        if unexpected and not n and len(set(reasons.values())) == 1:  # undefined for the run, not for single queries
+            return IndicatorValue(reason=reasons[unexpected[0]])
+        if unexpected and not (lenient and n):
+            have = pluralise(len(unexpected), "query has", "queries have")
+            return IndicatorValue(
+                n=n, reason=f"{have} no {name} ({format_first_names(unexpected)}): {reasons[unexpected[0]]}"
+            )
         if not n:
             why = next(iter(reasons.values()), "no query is judged")
             return IndicatorValue(reason=f"no query has a value of {name}: {why}")
@@ -195,11 +197,11 @@ class RunIndicators:
             return IndicatorValue(reason=without)
         result = self.freshness_by_depth[figure.depth].only(subset)
         n = result.query_count
-        odd = list(result.unscored)
-        if odd and not (lenient and n):
-            have = pluralise(len(odd), "query has", "queries have")
+        unscored = list(result.unscored)
+        if unscored and not (lenient and n):
+            have = pluralise(len(unscored), "query has", "queries have")
             return IndicatorValue(
-                n=n, reason=f"{have} no {figure.name} ({format_first_names(odd)}): {result.unscored[odd[0]]}"
+                n=n, reason=f"{have} no {figure.name} ({format_first_names(unscored)}): {result.unscored[unscored[0]]}"
             )
         if not n:
             return IndicatorValue(reason=f"no query has a value of {figure.name}")
@@ -319,13 +321,13 @@ def _row_indices(scores: Scores, subset: QuerySubset) -> list[int]:
 
 def paired_score_differences(run_scores: Mapping[str, float], base_scores: Mapping[str, float]) -> tuple[Floats, str]:
     """Return the differences per query, or the reason why the queries do not match."""
-    gone, new = [q for q in base_scores if q not in run_scores], [q for q in run_scores if q not in base_scores]
-    if gone:
+    removed, added = [q for q in base_scores if q not in run_scores], [q for q in run_scores if q not in base_scores]
+    if removed:
         return np.zeros(
             0
-        ), f"{len(gone)} queries have no value, but have one in the baseline ({format_first_names(gone)})"
-    if new:
-        return np.zeros(0), f"the baseline has no value for {len(new)} queries ({format_first_names(new)})"
+        ), f"{len(removed)} queries have no value, but have one in the baseline ({format_first_names(removed)})"
+    if added:
+        return np.zeros(0), f"the baseline has no value for {len(added)} queries ({format_first_names(added)})"
     values = np.array([[run_scores[query], base_scores[query]] for query in run_scores]).reshape(-1, 2)
     return paired_differences(values[:, :1], values[:, 1:])[:, 0], ""
 

@@ -54,8 +54,8 @@ def histogram_counts(values: Floats) -> tuple[Ints, Floats]:
     last = max(10, math.ceil(round(float(values.max()) / BAR_WIDTH, 9)))
     edges = np.round(np.arange(first, last + 1) * BAR_WIDTH, 9)
     # A value on an edge belongs to the bar below it; the lowest value belongs to the first bar.
-    places = np.clip(np.ceil(np.round(values / BAR_WIDTH, 9)).astype(int) - first - 1, 0, last - first - 1)
-    return np.bincount(places, minlength=last - first), edges
+    bins = np.clip(np.ceil(np.round(values / BAR_WIDTH, 9)).astype(int) - first - 1, 0, last - first - 1)
+    return np.bincount(bins, minlength=last - first), edges
 
 
 def _distribution_panel(measure: str, summary: MeasureSummary, counts: list[int], edges: list[float]) -> ChartPanel:

@@ -68,7 +68,7 @@ def support_degree(claim: Sequence[Word], where: Mapping[str, int], known_keys: 
     >>> round(support_degree(parse_words("It opened in Paris in 1987."), source.sentences_by_word, frozenset()), 3)
     0.561
     """
-    telling = [where.get(word.key, 0) for word in claim if word.is_content]
+    word_bits = [where.get(word.key, 0) for word in claim if word.is_content]
     total = matched = 0.0
     index = -1
     for word in claim:
@@ -80,7 +80,7 @@ def support_degree(claim: Sequence[Word], where: Mapping[str, int], known_keys: 
             continue
         index += 1
         if sentence_bits:
-            neighbours = telling[max(index - 1, 0) : index] + telling[index + 1 : index + 2]
+            neighbours = word_bits[max(index - 1, 0) : index] + word_bits[index + 1 : index + 2]
             near_share = sum(1 for bits in neighbours if bits & sentence_bits) / len(neighbours) if neighbours else 1.0
             matched += weight * (ISOLATED_WORD_FACTOR + (1 - ISOLATED_WORD_FACTOR) * near_share)
     return (matched + FREE_WEIGHT) / (total + FREE_WEIGHT)
@@ -97,14 +97,14 @@ def is_contradicted(claim: Sequence[Word], source: SourceWords) -> bool:
     ...     prepare_source("The museum has not opened in Paris."))
     True
     """
-    telling = {word.key: word.weight for word in claim if word.is_content}
+    weights = {word.key: word.weight for word in claim if word.is_content}
     negative = _count_negations(claim) % 2 == 1
-    if len(telling) < (2 if negative else 3) or any(word.key in CONDITION_WORDS for word in claim):
+    if len(weights) < (2 if negative else 3) or any(word.key in CONDITION_WORDS for word in claim):
         return False
-    min_weight, is_unconditional = MIN_DENIED_SHARE * sum(telling.values()), False
+    min_weight, is_unconditional = MIN_DENIED_SHARE * sum(weights.values()), False
     for sentence in source.sentences:
-        positions = [position for position, word in enumerate(sentence) if word.key in telling]
-        if sum(telling[key] for key in {sentence[position].key for position in positions}) < min_weight:
+        positions = [position for position, word in enumerate(sentence) if word.key in weights]
+        if sum(weights[key] for key in {sentence[position].key for position in positions}) < min_weight:
             continue
         excerpt = sentence[max(positions[0] - 1, 0) : positions[-1] + 1]
         if negative and _count_negations(sentence) > 0:
@@ -191,9 +191,9 @@ class LexicalJudge:
 
     async def answer(self, task: JudgeTask) -> TaskResult:
         """Return a verdict on every item; items without comparable words are unscored."""
-        return self.say(task)
+        return self.judge_task(task)
 
-    def say(self, task: JudgeTask) -> TaskResult:
+    def judge_task(self, task: JudgeTask) -> TaskResult:
         """Return the verdicts synchronously."""
         methods = {"claims": self._extract_claims, "support": self._judge_support, "useful": self._judge_usefulness}
         if task.step == "questions":
@@ -218,8 +218,10 @@ class LexicalJudge:
         sources = {choice: self._library.source(task.sources[choice]) for choice in task.choices(name)}
         chunks = {source: sources[source] for source in sources if is_chunk(source)}
         everything = self._library.together(tuple(task.sources[chunk] for chunk in chunks)) if chunks else None
-        telling = [word.key for word in claim if word.is_content]
-        candidates = [source for source in sources if any(key in sources[source].sentences_by_word for key in telling)]
+        content_keys = [word.key for word in claim if word.is_content]
+        candidates = [
+            source for source in sources if any(key in sources[source].sentences_by_word for key in content_keys)
+        ]
         supporting = [
             source
             for source in candidates

@@ -280,8 +280,8 @@ class ModelJudge:
 class _RequestAccount:
     """Recorder of the requests of one call in the ledger and the reply cache."""
 
-    def __init__(self, ask: JudgeCall, ledger: CostLedger, replies: ReplyCache) -> None:
-        self._ask = ask
+    def __init__(self, call: JudgeCall, ledger: CostLedger, replies: ReplyCache) -> None:
+        self._call = call
         self._ledger = ledger
         self._replies = replies
         self.reserved = 0.0
@@ -294,7 +294,7 @@ class _RequestAccount:
         Raises `BudgetReached` if the budget is spent.
         """
         try:
-            self.reserved = self._ledger.reserve(self._ask.size)
+            self.reserved = self._ledger.reserve(self._call.size)
         except BudgetReached as limit:
             self.limit = str(limit)
             raise
@@ -305,9 +305,9 @@ class _RequestAccount:
         Without a response, its expected cost counts, as it may be billed.
         """
         tokens = (failure.prompt_tokens, failure.completion_tokens)
-        spent = Reply("", *(self._ask.size() if failure.unanswered and not any(tokens) else tokens))
+        spent = Reply("", *(self._call.size() if failure.unanswered and not any(tokens) else tokens))
         self._ledger.paid(self.reserved, spent)
-        self._replies.save_failure(self._ask.task.step, failure.message, spent)
+        self._replies.save_failure(self._call.task.step, failure.message, spent)
 
 
 def split_task(task: JudgeTask, max_items: int) -> list[JudgeTask]:
@@ -352,8 +352,8 @@ def _merge_verdicts(before: Any, now: Any, *, chunks: bool) -> Any:
     now = now if chunks else now._replace(probability=None)
     if before is None:
         return now
-    sure = before.probability if before.probability is not None else now.probability
-    return Support((*before.by, *now.by), (*before.against, *now.against), probability=sure)
+    probability = before.probability if before.probability is not None else now.probability
+    return Support((*before.by, *now.by), (*before.against, *now.against), probability=probability)
 
 
 def _merge_results(parts: Sequence[TaskResult]) -> TaskResult:

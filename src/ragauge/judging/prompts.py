@@ -315,15 +315,15 @@ def _parse_claims(entry: Mapping[str, Any]) -> list[str]:
 
 def _parse_support(entry: Mapping[str, Any]) -> Support:
     names = ("supported_by", "supported_together", "contradicted_by")
-    alone, together, against = (tuple(dict.fromkeys(entry[name])) for name in names)
-    for source in (*alone, *together):
+    single, together, against = (tuple(dict.fromkeys(entry[name])) for name in names)
+    for source in (*single, *together):
         if source in against:
             raise UnreadableReply("a source both supports and contradicts it")
-        if source in alone and source in together:
+        if source in single and source in together:
             raise UnreadableReply("a source supports it both alone and only together with others")
     if len(together) == 1:
         raise UnreadableReply("only one source supports it together with others")
-    return Support(alone, against, " ".join(entry["reason"].split()), together=together)
+    return Support(single, against, " ".join(entry["reason"].split()), together=together)
 
 
 def _parse_usefulness(entry: Mapping[str, Any]) -> Usefulness:

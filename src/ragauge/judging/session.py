@@ -381,6 +381,6 @@ def _with_similarities(verdicts: Verdicts, original: str, vectors: Mapping[str, 
     return replace(verdicts, questions=questions)
 
 
-def _cosine_similarity(one: Any, other: Any) -> float:
-    lengths = float(np.linalg.norm(one) * np.linalg.norm(other))
-    return float(one @ other) / lengths if lengths > 0 else math.nan
+def _cosine_similarity(first: Any, second: Any) -> float:
+    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(first @ second) / lengths if lengths > 0 else math.nan

@@ -119,9 +119,9 @@ def list_measures(overviews: Mapping[str, Overview]) -> list[str]:
     The rest follows the order of the dataset with the most measures.
     """
     fullest = sorted(overviews.values(), key=lambda overview: -len(overview.measures))
-    every = list(dict.fromkeys(measure for overview in fullest for measure in overview.measures))
-    shared = [measure for measure in every if all(measure in overview.measures for overview in fullest)]
-    return list(dict.fromkeys([*shared[:1], *every]))
+    measures = list(dict.fromkeys(measure for overview in fullest for measure in overview.measures))
+    shared = [measure for measure in measures if all(measure in overview.measures for overview in fullest)]
+    return list(dict.fromkeys([*shared[:1], *measures]))
 
 
 def shorten_dataset_names(names: list[str]) -> list[str]:

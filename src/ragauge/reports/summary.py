@@ -240,9 +240,9 @@ def _find_best_systems(overview: Overview, measure: str) -> list[str]:
     return [name for name in ranked if _is_equal(overview.entries[name].means[measure].value, top)]
 
 
-def _is_equal(one: float, other: float) -> bool:
+def _is_equal(first: float, second: float) -> bool:
     """Return whether two means are equal except for rounding."""
-    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+    return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _difference_card(overview: Overview) -> Card:

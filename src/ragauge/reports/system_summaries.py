@@ -135,8 +135,8 @@ def _means_with_intervals(
     return {name: {m: intervals[name][m] for m in measures if m in intervals[name]} for name in systems}
 
 
-def _is_close(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-12)
+def _is_close(first: float, second: float) -> bool:
+    return math.isclose(first, second, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def _trial_mean_intervals(tables: Sequence[Floats], confidence: float, rounds: int = 10_000) -> Floats:
@@ -223,8 +223,12 @@ def _curve_label(trials: ScoresByTrial, measure: str, rules: Convention | None) 
 
 def _find_cutoff(name: str, measure: str) -> Measure | None:
     """Parse a name if it is that of a measure of this kind with a cutoff."""
-    found = find_measure(name)
-    return found if found is not None and found.spec.name == measure and found.cutoff is not None else None
+    measure_found = find_measure(name)
+    return (
+        measure_found
+        if measure_found is not None and measure_found.spec.name == measure and measure_found.cutoff is not None
+        else None
+    )
 
 
 def _scored_mean(values: Floats) -> float:

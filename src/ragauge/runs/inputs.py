@@ -278,10 +278,10 @@ def _resolve_judgments_and_runs(values: Sequence[Any], *, runs_required: bool) -
                 runs.append(item)
         return _inputs_from_folders(runs)
     if len(arguments) < 2:
-        alone = None if runs_required or arguments[0] == "-" else _judgments_alone(arguments[0])
-        if alone is None:
+        judgments = None if runs_required or arguments[0] == "-" else _judgments_alone(arguments[0])
+        if judgments is None:
             raise _single_argument_error(paths[0])
-        return Inputs(alone)
+        return Inputs(judgments)
     runs = split[1:]
     if not are_experiments[0]:
         return Inputs(judgments_by_name(arguments[0]), _runs_by_name(runs))

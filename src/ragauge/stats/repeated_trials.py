@@ -251,8 +251,8 @@ def seed_difference_interval(
             40 * max_deviation,
         )
     )
-    stretch = half / ((high - low) / 2)
-    return difference - stretch * (difference - low), difference + stretch * (high - difference)
+    scale = half / ((high - low) / 2)
+    return difference - scale * (difference - low), difference + scale * (high - difference)
 
 
 def trial_intervals(

@@ -185,7 +185,7 @@ def _search_query_shards(
         shards.append(search)
         done += len(search.neighbours)
         progress(Progress("searching", done, len(queries)))
-    neighbours, distances = (np.concatenate([shard[which] for shard in shards]) for which in (0, 1))
+    neighbours, distances = (np.concatenate([shard[field] for shard in shards]) for field in (0, 1))
     return NeighbourSearchResult(
         neighbours,
         distances,

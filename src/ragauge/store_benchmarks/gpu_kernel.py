@@ -31,10 +31,10 @@ def find_passing_rows_kernel(  # type: ignore[no-untyped-def] # noqa: PLR0913
     edges,
     thresholds,
     counts,
-    places,
+    candidate_rows,
     n_queries,
     n_rows,
-    room,
+    capacity,
     width: tl.constexpr,
     part: tl.constexpr,
     BLOCK_Q: tl.constexpr,  # noqa: N803 - a constant of the kernel
@@ -44,7 +44,7 @@ def find_passing_rows_kernel(  # type: ignore[no-untyped-def] # noqa: PLR0913
 ):
     """Count the rows with `query . row + edge * size - half >= thresholds` per query.
 
-    The first `room` of these rows are stored in `places`.
+    The first `capacity` of these rows are stored in `candidate_rows`.
     """
     across = tl.cdiv(n_queries, BLOCK_Q)
     # Queries change fastest, so that programs running at the same time read the same rows.
@@ -74,13 +74,13 @@ def find_passing_rows_kernel(  # type: ignore[no-untyped-def] # noqa: PLR0913
             owner = tl.broadcast_to(query[:, None], (BLOCK_Q, BLOCK_R))
             number = tl.atomic_add(counts + owner, 1, mask=hit, sem="relaxed")
             named = tl.broadcast_to(row[None, :], (BLOCK_Q, BLOCK_R))
-            tl.store(places + owner.to(tl.int64) * room + number, named, mask=hit & (number < room))
+            tl.store(candidate_rows + owner.to(tl.int64) * capacity + number, named, mask=hit & (number < capacity))
 
 
 def launch_kernel(
-    queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, thresholds: Any, counts: Any, places: Any
+    queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, thresholds: Any, counts: Any, candidate_rows: Any
 ) -> None:
-    """Fill `counts` and `places` on the GPU.
+    """Fill `counts` and `candidate_rows` on the GPU.
 
     All arguments are contiguous tensors on the GPU; `queries` and `rows` are float16.
     """
@@ -91,6 +91,7 @@ def launch_kernel(
         return (triton.cdiv(n_queries, chosen["BLOCK_Q"]) * blocks,)
 
     find_passing_rows_kernel[grid](
-        queries, rows, halves, sizes, edges, thresholds, counts, places, n_queries, len(rows), places.shape[1],
+        queries, rows, halves, sizes, edges, thresholds, counts, candidate_rows,
+        n_queries, len(rows), candidate_rows.shape[1],
         width=width, part=min(width, DIMENSIONS_PER_BLOCK),
     )  # fmt: skip

@@ -128,13 +128,13 @@ class ClientTask:
     store: StoreSpec
     folder: str
     """Folder with the queries and the schedule, and for the times of each client."""
-    place: int
+    index: int
     """Number of the client, from 0."""
     settings: LoadSettings
 
     @property
     def times_file(self) -> Path:
-        return Path(self.folder) / f"times-{self.place}.npz"
+        return Path(self.folder) / f"times-{self.index}.npz"
 
 
 class ClientResult(NamedTuple):
@@ -163,7 +163,7 @@ def _run_clients(tasks: list[ClientTask], n_due: int, opening_seconds: float) ->
         ) as workers:
             results = gather_results(workers, ClientResult)
     except GroupFailure as failure:
-        client, error = f"client {failure.place + 1} of {len(tasks)}", failure.__cause__
+        client, error = f"client {failure.index + 1} of {len(tasks)}", failure.__cause__
         if isinstance(error, WorkerTimeout):
             raise BackendFailed(f"gave up waiting for {client} under load") from None
         if isinstance(error, WorkerDied):
@@ -179,7 +179,7 @@ def _run_clients(tasks: list[ClientTask], n_due: int, opening_seconds: float) ->
 def run_client(task: ClientTask, send: SendEvent) -> ClientResult:
     """Open the store in a client process, run its loop, and write the times of its queries."""
     settings, folder = task.settings, Path(task.folder)
-    pin_to_cores(settings.load.threads, first=task.place * settings.load.threads, among=settings.cores)
+    pin_to_cores(settings.load.threads, first=task.index * settings.load.threads, among=settings.cores)
     queries, warm_up, due = (
         np.load(folder / name, allow_pickle=False) for name in (QUERIES_FILE, WARM_UP_FILE, SCHEDULE_FILE)
     )
@@ -194,7 +194,7 @@ def run_client(task: ClientTask, send: SendEvent) -> ClientResult:
             if len(due):
                 times = _open_loop(store, rows, settings, due, start)
             else:
-                times = _closed_loop(store, rows, settings, task.place, start)
+                times = _closed_loop(store, rows, settings, task.index, start)
             readings = take_snapshot().since(before)
         stopped_ns = now() - start
         np.savez(task.times_file, allow_pickle=False, **times)

@@ -102,8 +102,8 @@ def _rows_per_batch(torch: Any, device: str, base: Float32Array) -> int:
     unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     free = int(torch.cuda.mem_get_info(device)[0]) + int(unused)
     # A row in float32, its padded copy in float16, and two numbers per row.
-    each = 4 * int(base.shape[1]) + 2 * (int(base.shape[1]) + DIMENSIONS_PER_BLOCK) + 8
-    return max(MIN_ROWS_PER_BATCH, int(ROW_MEMORY_SHARE * free) // each)
+    bytes_per_row = 4 * int(base.shape[1]) + 2 * (int(base.shape[1]) + DIMENSIONS_PER_BLOCK) + 8
+    return max(MIN_ROWS_PER_BATCH, int(ROW_MEMORY_SHARE * free) // bytes_per_row)
 
 
 def _search_batch(
@@ -181,11 +181,11 @@ class GpuSearch:
     squared length of the row for l2.
     """
 
-    def __init__(self, there: Any, metric: str, *, half: bool = True) -> None:
+    def __init__(self, base: Any, metric: str, *, half: bool = True) -> None:
         self.torch = _import_torch()
-        self.there, self.metric, self.half = there, metric, half
-        count, dimension = there.shape
-        sample = self._normalise_for_cosine(there[:: max(1, count // CENTRE_SAMPLE_ROWS)].double())
+        self.base, self.metric, self.half = base, metric, half
+        count, dimension = base.shape
+        sample = self._normalise_for_cosine(base[:: max(1, count // CENTRE_SAMPLE_ROWS)].double())
         self.centre = sample.mean(dim=0)
         max_length = float((sample - self.centre).norm(dim=1).max())
         # Lengths of about 1 at most keep every product within float16; a power of two changes no digits.
@@ -193,12 +193,12 @@ class GpuSearch:
         part = min(DIMENSIONS_PER_BLOCK, max(16, 1 << (dimension - 1).bit_length()))
         width = -(-dimension // part) * part if half else dimension
         self.rows = self.torch.zeros(
-            (count, width), dtype=self.torch.float16 if half else self.torch.float32, device=there.device
+            (count, width), dtype=self.torch.float16 if half else self.torch.float32, device=base.device
         )
-        self.sizes, self.halves = (self.torch.zeros(count, device=there.device) for _ in range(2))
+        self.sizes, self.halves = (self.torch.zeros(count, device=base.device) for _ in range(2))
         for start in range(0, count, step := max(4096, (1 << 27) // dimension)):
             block = slice(start, start + step)
-            moved = (self._normalise_for_cosine(there[block].double()) - self.centre) * self.scale
+            moved = (self._normalise_for_cosine(base[block].double()) - self.centre) * self.scale
             size = moved.norm(dim=1)
             wild = ~(size < MAX_RELATIVE_LENGTH[half])
             self.rows[block, :dimension] = moved.masked_fill_(wild[:, None], 0)
@@ -216,15 +216,15 @@ class GpuSearch:
     def candidates(self, queries: Float64Array, k: int) -> NeighbourCandidates:
         """Return the `k` nearest rows of each query, and rows too close to call."""
         torch = self.torch
-        gpu_queries = self._prepare_queries(torch.as_tensor(queries, device=self.there.device))
-        remaining = torch.arange(len(queries), device=self.there.device)
-        excluded_bounds = torch.full((len(queries),), -math.inf, dtype=torch.float64, device=self.there.device)
+        gpu_queries = self._prepare_queries(torch.as_tensor(queries, device=self.base.device))
+        remaining = torch.arange(len(queries), device=self.base.device)
+        excluded_bounds = torch.full((len(queries),), -math.inf, dtype=torch.float64, device=self.base.device)
         owners, candidates = [remaining[:0]], [remaining[:0]]
         bound = self._estimate_bound(gpu_queries, k)
         for _ in range(MAX_FLOAT16_ROUNDS):
             remaining_queries = gpu_queries.some(remaining)
             threshold = self._closeness_threshold(remaining_queries, bound)
-            places, distances, is_complete = self._find_candidates(remaining_queries, threshold)
+            candidate_rows, distances, is_complete = self._find_candidates(remaining_queries, threshold)
             if distances.shape[1] < k:
                 break
             kth = distances.kthvalue(k, dim=1).values
@@ -235,7 +235,7 @@ class GpuSearch:
             )
             rows, columns = (is_sure[:, None] & (distances <= (kth + margin)[:, None])).nonzero(as_tuple=True)
             owners.append(remaining[rows])
-            candidates.append(places[rows, columns])
+            candidates.append(candidate_rows[rows, columns])
             excluded_bounds[remaining[is_sure]] = beyond[is_sure]
             # k rows are known within `kth`, so it is the next bound; the sample bound replaces it if fewer were found.
             remaining, remaining_queries, kth = remaining[~is_sure], remaining_queries.some(~is_sure), kth[~is_sure]
@@ -303,17 +303,17 @@ class GpuSearch:
         padded_queries[:, : queries.prepared.shape[1]] = queries.prepared
         edges = (self.rounding * queries.prepared_lengths + self.least).float()
         counts = torch.zeros(n_queries, dtype=torch.int32, device=rows.device)
-        places = torch.zeros(
+        candidate_rows = torch.zeros(
             (n_queries, min(MAX_CANDIDATES_PER_QUERY, len(rows))), dtype=torch.int32, device=rows.device
         )
         kernel = _load_kernel() if rows.is_cuda and self.half else None
-        (kernel or _find_passing_rows)(padded_queries, rows, halves, sizes, edges, threshold, counts, places)
-        max_count = min(int(counts.max()), places.shape[1])
-        places = places[:, :max_count].long() * stride
+        (kernel or _find_passing_rows)(padded_queries, rows, halves, sizes, edges, threshold, counts, candidate_rows)
+        max_count = min(int(counts.max()), candidate_rows.shape[1])
+        candidate_rows = candidate_rows[:, :max_count].long() * stride
         is_candidate = torch.arange(max_count, device=rows.device) < counts[:, None]
-        distances = self._candidate_distances(queries.originals, places).masked_fill_(~is_candidate, math.inf)
+        distances = self._candidate_distances(queries.originals, candidate_rows).masked_fill_(~is_candidate, math.inf)
         is_sane = (queries.prepared_lengths < MAX_RELATIVE_LENGTH[self.half]) & torch.isfinite(threshold)
-        return places, distances, (counts <= places.shape[1]) & is_sane
+        return candidate_rows, distances, (counts <= candidate_rows.shape[1]) & is_sane
 
     def _closeness_threshold(self, queries: GpuQueries, bound: Any) -> Any:
         """Return the closeness of a row at distance `bound`, minus the rounding error."""
@@ -350,29 +350,29 @@ class GpuSearch:
         rows_at_once = max(k, PAIRS_PER_BATCH // queries_at_once)
         for first in range(0, len(vectors), queries_at_once):
             queries = vectors[first : first + queries_at_once]
-            places = torch.empty((len(queries), 0), dtype=torch.int64, device=vectors.device)
+            candidate_rows = torch.empty((len(queries), 0), dtype=torch.int64, device=vectors.device)
             distances = torch.empty((len(queries), 0), dtype=torch.float64, device=vectors.device)
-            for start in range(0, len(self.there), rows_at_once):
-                rows = self.there[start : start + rows_at_once].double()
+            for start in range(0, len(self.base), rows_at_once):
+                rows = self.base[start : start + rows_at_once].double()
                 batch_rows = torch.arange(start, start + len(rows), device=vectors.device).expand(len(queries), -1)
                 distances = torch.cat([distances, _distances_in_order(torch, queries, rows, self.metric)], dim=1)
-                places = torch.cat([places, batch_rows], dim=1)
+                candidate_rows = torch.cat([candidate_rows, batch_rows], dim=1)
                 # The sort is stable, so ties keep the order of the rows.
                 distances, order = distances.sort(dim=1, stable=True)
-                distances, places = distances[:, :k], places.gather(1, order[:, :k])
-            nearest.append(places)
+                distances, candidate_rows = distances[:, :k], candidate_rows.gather(1, order[:, :k])
+            nearest.append(candidate_rows)
         return torch.cat(nearest)
 
-    def _candidate_distances(self, vectors: Any, places: Any) -> Any:
+    def _candidate_distances(self, vectors: Any, candidate_rows: Any) -> Any:
         """Compute the distances of candidates in double precision.
 
         They agree with those of NumPy except for rounding.
         """
         torch = self.torch
-        distances = torch.empty(places.shape, dtype=torch.float64, device=places.device)
-        batch_size = max(1, (1 << 27) // max(1, places.shape[1] * self.there.shape[1]))
+        distances = torch.empty(candidate_rows.shape, dtype=torch.float64, device=candidate_rows.device)
+        batch_size = max(1, (1 << 27) // max(1, candidate_rows.shape[1] * self.base.shape[1]))
         for start in range(0, len(vectors), batch_size):
-            rows = self.there[places[start : start + batch_size]].double()
+            rows = self.base[candidate_rows[start : start + batch_size]].double()
             query_batch = vectors[start : start + batch_size, None, :]
             if self.metric == "l2":
                 distances[start : start + batch_size] = rows.sub_(query_batch).square_().sum(dim=2).sqrt_()
@@ -438,7 +438,7 @@ def _load_kernel() -> Any:
 
 
 def _find_passing_rows(
-    queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, thresholds: Any, counts: Any, places: Any
+    queries: Any, rows: Any, halves: Any, sizes: Any, edges: Any, thresholds: Any, counts: Any, candidate_rows: Any
 ) -> None:
     """Do the work of the Triton kernel with matrix products."""
     import torch
@@ -452,6 +452,6 @@ def _find_passing_rows(
         hit_counts = hits.sum(dim=1)
         before = counts.long() - (hit_counts.cumsum(0) - hit_counts)
         number = torch.arange(len(owner), device=rows.device) + before[owner]
-        has_room = number < places.shape[1]
-        places[owner[has_room], number[has_room]] = (column[has_room] + start).int()
+        fits = number < candidate_rows.shape[1]
+        candidate_rows[owner[fits], number[fits]] = (column[fits] + start).int()
         counts += hit_counts.int()

@@ -53,7 +53,7 @@ class RecallAxis(NamedTuple):
     low: float
     high: float
 
-    def place(self, recall: float) -> float:
+    def position(self, recall: float) -> float:
         """Return the position of a recall value."""
         return min(self.end, -math.log10(max(1 - recall, 10**-self.end)))
 
@@ -63,7 +63,7 @@ class RecallAxis(NamedTuple):
         gap = (self.high - self.low) / MAX_TICKS
         ticks: list[float] = [self.end] if self.end <= self.high else []
         for recall in TICK_RECALLS:
-            at = self.place(recall)
+            at = self.position(recall)
             if self.low <= at <= self.high and all(abs(at - tick) >= gap for tick in ticks):
                 ticks.append(at)
         return sorted(ticks)
@@ -84,13 +84,13 @@ def build_recall_axis(recalls: Sequence[float]) -> RecallAxis:
 
     Recall 1 is placed one halving of the missing recall beyond the highest value below 1.
 
-    >>> [round(build_recall_axis([0.5, 0.999, 1.0]).place(one), 2) for one in (0.5, 0.9, 0.999, 1.0)]
+    >>> [round(build_recall_axis([0.5, 0.999, 1.0]).position(one), 2) for one in (0.5, 0.9, 0.999, 1.0)]
     [0.3, 1.0, 3.0, 3.3]
     """
     nearest = min([1 - recall for recall in recalls if recall < 1 - MIN_MISSING_RECALL], default=MAX_MISSING_RECALL)
     end = -math.log10(min(nearest, MAX_MISSING_RECALL)) + math.log10(2)
     axis = RecallAxis(round(end, 5), 0.0, 0.0)
-    positions = [axis.place(recall) for recall in recalls]
+    positions = [axis.position(recall) for recall in recalls]
     pad = max(0.04 * (max(positions) - min(positions)), 0.05)
     return axis._replace(low=max(0.0, min(positions) - pad), high=max(positions) + pad)
 
@@ -242,7 +242,7 @@ def _recall_chart_rows(
             "dash": styles.dashes[point.series],
             "options": format_options(point.configuration) or "defaults",
             "recall": round_digits(point.quality[result.recall], 7),
-            "at": round_digits(axis.place(point.quality[result.recall])),
+            "at": round_digits(axis.position(point.quality[result.recall])),
             "value": round_digits(value(point)),
             "qps": round_digits(point.qps),
             "p50": round_digits(point.latency.p50),
@@ -290,8 +290,8 @@ def _recall_panel(
     styles = SystemStyles(rank_all_series(result))
     rows = _recall_chart_rows(result, points, value, up, styles)
     x = _axis_for_points(result, points).x(alt, f"recall of the {result.k} nearest")
-    every = [value(point) for point in points]
-    ends = log_range(min(every) / 1.25, max(every) * 1.25)
+    values = [value(point) for point in points]
+    ends = log_range(min(values) / 1.25, max(values) * 1.25)
     axis = alt.Axis(values=log_ticks(*ends), format="~s" if ends[1] >= 1000 else "~g")
     y = alt.Y(
         "value:Q", title=axis_title, scale=alt.Scale(type="log", domain=[round_digits(end) for end in ends]), axis=axis

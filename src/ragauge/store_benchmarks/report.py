@@ -120,9 +120,9 @@ def _frontier_sections(result: StoreBenchmark) -> list[Section]:
     if len(brief_points) < len(frontier):
         more = pluralise(len(frontier) - len(brief_points), "configuration")
         brief.append(Paragraph(f"{more} of the frontier not shown; files have all."))
-    every = [point for point in select_all_points(result) if not point.is_floor]
-    if len(every) > len(frontier):
-        table = build_configuration_table(result, every, collapsed=True)
+    points = [point for point in select_all_points(result) if not point.is_floor]
+    if len(points) > len(frontier):
+        table = build_configuration_table(result, points, collapsed=True)
         blocks.append(table)
         brief.append(table)
     return _split_by_format(Section("frontier", "Pareto frontier", blocks, "Frontier"), brief)

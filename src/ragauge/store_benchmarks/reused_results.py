@@ -58,14 +58,14 @@ def describe_reuse(result: StoreBenchmark) -> str:
 
 def describe_mixture(result: StoreBenchmark) -> str:
     """Return a sentence if reused results are compared with new ones, else empty."""
-    every = [point for _, point in list_results(result)]
-    reused = [point for point in every if point.reused]
-    if not reused or len(reused) == len(every):
+    points = [point for _, point in list_results(result)]
+    reused = [point for point in points if point.reused]
+    if not reused or len(reused) == len(points):
         return ""
     dates = list(dict.fromkeys(f(point.made for point in reused)[:10] for f in (min, max)))
     are = "is" if len(reused) == 1 else "are"
     return (
-        f"{len(reused)} of {pluralise(len(every), 'result')} {are} reused (made {' to '.join(dates)}) and compared "
+        f"{len(reused)} of {pluralise(len(points), 'result')} {are} reused (made {' to '.join(dates)}) and compared "
         f"with "
         "new ones; measure all again with `--fresh` before you compare times."
     )

@@ -118,7 +118,7 @@ def run_mixed_workload(
         )
         searches.begin()
         searches.all(insert_schedule, inserts.seconds)
-        alone = searches.times("alone_")
+        alone_times = searches.times("alone_")
         insert_schedule.start = searches.begin()
         if together:
             thread = threading.Thread(target=insert_schedule.all, name="inserts", daemon=True)
@@ -132,7 +132,7 @@ def run_mixed_workload(
         raise insert_schedule.failed
     ids, _ = stack_results(searches.answers, k)
     return (
-        alone
+        alone_times
         | searches.times("")
         | {
             "query": np.arange(len(ids)) % len(rows),

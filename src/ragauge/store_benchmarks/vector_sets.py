@@ -84,10 +84,10 @@ def generate_clustered_vectors(metric: str = "l2", **options: float) -> VectorSe
     def draw(rows: int, stream: int) -> Any:
         # Separate random streams: the number of vectors does not affect the queries.
         random = np.random.default_rng([seed, stream])
-        which = random.choice(clusters, rows, p=likely / likely.sum())
+        chosen = random.choice(clusters, rows, p=likely / likely.sum())
         out = np.empty((rows, dimension), np.float32)
         for start in range(0, rows, ROWS_PER_BATCH):
-            part = which[start : start + ROWS_PER_BATCH]
+            part = chosen[start : start + ROWS_PER_BATCH]
             out[start : start + len(part)] = centres[part] + widths[part, None] * random.standard_normal(
                 (len(part), dimension)
             )

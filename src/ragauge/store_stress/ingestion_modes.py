@@ -132,14 +132,14 @@ def _check_stage(
 
 
 def _investigate_failure(
-    course: StressScenario,
+    scenario: StressScenario,
     failure: AttemptFailure,
     kills: Sequence[ScheduledKill],
     description: Mapping[str, Any],
     reproduce: ReproducerWriter,
 ) -> StoreFailure:
     broken = StoreFailure(
-        course.mode,
+        scenario.mode,
         failure.stage,
         failure.error,
         failure.silent,
@@ -147,9 +147,9 @@ def _investigate_failure(
         failure.document,
         documents_lost=failure.documents_lost,
     )
-    if not course.plan.bisect:
+    if not scenario.plan.bisect:
         return replace(broken, doubt="no attempt was made to reproduce it or to find a shorter prefix (--no-bisect)")
-    failing_prefix = find_failing_prefix(course, failure, kills)
+    failing_prefix = find_failing_prefix(scenario, failure, kills)
     reproduced = failing_prefix.prefix is not None
     broken = replace(
         broken,
@@ -165,7 +165,7 @@ def _investigate_failure(
 
 
 def find_failing_prefix(
-    course: StressScenario, failure: AttemptFailure, kills: Sequence[ScheduledKill]
+    scenario: StressScenario, failure: AttemptFailure, kills: Sequence[ScheduledKill]
 ) -> MinimalPrefix:
     """Find the shortest prefix of the documents that reproduces a failure."""
     times = 0
@@ -174,26 +174,26 @@ def find_failing_prefix(
         nonlocal times
         times += 1
         action = f"shortest prefix, attempt {times}: {documents:,} documents"
-        quiet = replace(course, progress=scoped(course.progress, action=action))
+        quiet = replace(scenario, progress=scoped(scenario.progress, action=action))
         return failure.same(_rerun_to_stage(quiet, failure.stage, documents, kills))
 
-    return find_minimal_prefix(fails, len(course.ids), guess=failure.suspected_prefix)
+    return find_minimal_prefix(fails, len(scenario.ids), guess=failure.suspected_prefix)
 
 
 def _rerun_to_stage(
-    course: StressScenario, stage: Stage, documents: int, kills: Sequence[ScheduledKill]
+    scenario: StressScenario, stage: Stage, documents: int, kills: Sequence[ScheduledKill]
 ) -> AttemptFailure | None:
     """Run a new store with the first documents up to a stage and return its failure."""
     if stage.state == "killed":
         # With all documents the original kills are repeated; with a prefix there is one kill at its last document.
-        alone = [ScheduledKill(max(0, documents - 1), False, 0.0, course.plan.seed)]
-        return course.killed(documents, kills if documents == len(course.ids) else alone, _ignore_reading)
+        alone = [ScheduledKill(max(0, documents - 1), False, 0.0, scenario.plan.seed)]
+        return scenario.killed(documents, kills if documents == len(scenario.ids) else alone, _ignore_reading)
     if stage.state == "replaced":
         number = len(ALL_STEPS) if stage.action == "searching" else 1
-        filled = course.filled(documents, ALL_STEPS[:number], reopen=False)
-        return filled.failure or course.replaced(filled, _ignore_reading)
+        filled = scenario.filled(documents, ALL_STEPS[:number], reopen=False)
+        return filled.failure or scenario.replaced(filled, _ignore_reading)
     number = STEPS_BY_ACTION.get(stage.action, len(ALL_STEPS))
-    return course.filled(documents, ALL_STEPS[:number], reopen=stage.state == "reopened").failure
+    return scenario.filled(documents, ALL_STEPS[:number], reopen=stage.state == "reopened").failure
 
 
 def _ignore_reading(reading: ReadBack) -> None:
@@ -212,9 +212,17 @@ def time_operations(nanoseconds: Sequence[int]) -> OperationTiming | None:
     """
     if not nanoseconds:
         return None
-    each = np.asarray(nanoseconds, np.float64) / 1e6
-    p50, p95, p99 = percentiles(each, (50, 95, 99))
-    return OperationTiming(len(each), float(each.sum()) / 1e3, float(each.mean()), p50, p95, p99, float(each.max()))
+    milliseconds = np.asarray(nanoseconds, np.float64) / 1e6
+    p50, p95, p99 = percentiles(milliseconds, (50, 95, 99))
+    return OperationTiming(
+        len(milliseconds),
+        float(milliseconds.sum()) / 1e3,
+        float(milliseconds.mean()),
+        p50,
+        p95,
+        p99,
+        float(milliseconds.max()),
+    )
 
 
 def compute_fill_rates(nanoseconds: Sequence[int], batch: int, documents: int) -> list[FillRate]:
@@ -225,8 +233,10 @@ def compute_fill_rates(nanoseconds: Sequence[int], batch: int, documents: int) -
     """
     ends = [min((call + 1) * batch, documents) for call in range(len(nanoseconds))]
     sizes = np.diff([0, *ends])
-    each = np.asarray(nanoseconds, np.float64) / 1e6 / np.maximum(sizes, 1)
-    return [FillRate(ends[stop - 1], float(np.median(each[start:stop]))) for start, stop in _split_calls(len(ends))]
+    milliseconds = np.asarray(nanoseconds, np.float64) / 1e6 / np.maximum(sizes, 1)
+    return [
+        FillRate(ends[stop - 1], float(np.median(milliseconds[start:stop]))) for start, stop in _split_calls(len(ends))
+    ]
 
 
 def _split_calls(calls: int) -> list[tuple[int, int]]:

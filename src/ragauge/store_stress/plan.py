@@ -73,7 +73,7 @@ class StressWorkerTask:
     store: str
     path: Sequence[str]
     """Additional module search path, for stores defined by the user."""
-    place: str
+    folder: str
     """Folder of the store."""
     data: str
     """Folder with documents, queries and vectors."""

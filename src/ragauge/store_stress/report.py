@@ -325,7 +325,7 @@ def _worst_read_back(result: StressTest, state: StoreState) -> Cell:
     if not last:
         return Cell(None)
     worst = min(last, key=lambda read_back: read_back.whole - read_back.expected)
-    return Cell(worst.whole, text="all" if all(read_back.sound for read_back in last) else "")
+    return Cell(worst.whole, text="all" if all(read_back.is_intact for read_back in last) else "")
 
 
 def build_value_table(result: StressTest) -> Table:

@@ -89,11 +89,11 @@ def _is_descending(values: Sequence[float], slack: float) -> bool:
 class ExactCosines:
     """Exact cosines of queries and documents."""
 
-    def __init__(self, ids: Sequence[str], vectors: Vectors, asked: Vectors, k: int) -> None:
+    def __init__(self, ids: Sequence[str], vectors: Vectors, queries: Vectors, k: int) -> None:
         self._row = {name: row for row, name in enumerate(ids)}
-        self._base, self._asked = _unit_rows(vectors), _unit_rows(asked)
+        self._base, self._asked = _unit_rows(vectors), _unit_rows(queries)
         self._k = k = min(k, len(ids))
-        places, _ = find_nearest(np.ascontiguousarray(vectors, np.float32), asked, k, "cosine")
+        places, _ = find_nearest(np.ascontiguousarray(vectors, np.float32), queries, k, "cosine")
         best = [self._base[row] @ vector for row, vector in zip(places, self._asked, strict=True)]
         self._last = [float(cosines.min()) if k else 0.0 for cosines in best]
         """Cosine of the k-th nearest document per query."""
@@ -175,12 +175,12 @@ def share_of_kept_hits(before: Sequence[Ranking], after: Sequence[Ranking]) -> f
     return float(np.mean(shares)) if shares else math.nan
 
 
-def _is_same_ranking(one: list[tuple[str, float]], other: list[tuple[str, float]]) -> bool:
-    if [name for name, _ in one] == [name for name, _ in other]:
+def _is_same_ranking(first: list[tuple[str, float]], second: list[tuple[str, float]]) -> bool:
+    if [name for name, _ in first] == [name for name, _ in second]:
         return True
-    if len(one) != len(other):
+    if len(first) != len(second):
         return False
-    scores, other_scores = dict(one), dict(other)
+    scores, other_scores = dict(first), dict(second)
     for these, those in ((scores, other_scores), (other_scores, scores)):
         last = min(those.values(), default=0.0)
         for name, score in these.items():
@@ -189,8 +189,8 @@ def _is_same_ranking(one: list[tuple[str, float]], other: list[tuple[str, float]
     return True
 
 
-def _is_close_score(one: float, other: float) -> bool:
-    return abs(one - other) <= SCORE_TOLERANCE * max(1.0, abs(one), abs(other))
+def _is_close_score(first: float, second: float) -> bool:
+    return abs(first - second) <= SCORE_TOLERANCE * max(1.0, abs(first), abs(second))
 
 
 def parse_rankings(raw_rankings: Any) -> list[Ranking]:
@@ -239,19 +239,19 @@ def compare_documents(
         elif times > 1:
             corrupt.append(CorruptDocument(name, "twice", f"it is listed {times} times", positions[name] + 1))
     listed_ids, corrupt_ids = set(listed), {document.id for document in corrupt}
-    sound_ids: set[str] = set()
+    intact_ids: set[str] = set()
     for name, returned in got:
         position = positions[name]
         corruption = _find_corruption(documents[position], returned, owners, keeps, listed=name in listed_ids)
         if corruption is not None and returned is not None and name in before and before[name] == returned.text:
             corruption = "stale", "it still has the text that was replaced"
         if corruption is None:
-            sound_ids.add(name)
+            intact_ids.add(name)
         elif name not in corrupt_ids and (corruption[0] != "lost" or position < promised):
             corrupt_ids.add(name)
             corrupt.append(CorruptDocument(name, *corruption, position + 1))
-    n_intact = sum(positions[name] < promised for name in sound_ids - corrupt_ids)
-    uncommitted = len(sound_ids - corrupt_ids) - n_intact
+    n_intact = sum(positions[name] < promised for name in intact_ids - corrupt_ids)
+    uncommitted = len(intact_ids - corrupt_ids) - n_intact
     corrupt.sort(key=lambda document: (document.position is None, document.position or 0))
     counts = dict(Counter(document.kind for document in corrupt))
     listed_first = corrupt[:MAX_CORRUPT_DOCUMENTS_LISTED]
@@ -332,7 +332,7 @@ def describe_read_back(reading: ReadBack) -> str:
     >>> describe_read_back(ReadBack("at once", 3, 2, [CorruptDocument("b", "lost", "", 2)], {"lost": 1}))
     '1 lost of 3 documents: `b` (document 2) is lost'
     """
-    if reading.sound:
+    if reading.is_intact:
         return ""
     counts = ", ".join(f"{n:,} {kind}" for kind, n in reading.corrupt_counts.items())
     first = reading.corrupt[0]

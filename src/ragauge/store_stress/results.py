@@ -80,7 +80,7 @@ class ReadBack:
     """Number of the kill that preceded, from 1; None if the store was filled to the end before it was read."""
 
     @property
-    def sound(self) -> bool:
+    def is_intact(self) -> bool:
         """Whether all committed documents were read back intact, and nothing else."""
         return self.whole == self.expected and not any(self.corrupt_counts.values())
 

@@ -149,12 +149,12 @@ class StressScenario:
         if kill is None:
             return replace(self._worker_task(steps, committed, documents), promised=committed, possible=begun)
         # Even with few documents, some are committed before the kill and some remain to be put.
-        every = min(self.plan.commit_every or self.plan.batch, max(1, (kill.at - committed) // 2))
+        interval = min(self.plan.commit_every or self.plan.batch, max(1, (kill.at - committed) // 2))
         at = max(kill.at, committed)
-        stop = min(documents, at + max(every + 1, min(3 * self.plan.batch, (documents - at) // 2)))
+        stop = min(documents, at + max(interval + 1, min(3 * self.plan.batch, (documents - at) // 2)))
         order = self._worker_task(steps, committed, stop)
-        size = min(order.batch, every)
-        return replace(order, promised=committed, possible=begun, batch=size, commit_every=every, hold=True)
+        size = min(order.batch, interval)
+        return replace(order, promised=committed, possible=begun, batch=size, commit_every=interval, hold=True)
 
     def replaced(self, before: FillResult, record: Callable[[ReadBack], None]) -> AttemptFailure | None:
         """Replace some documents of the store filled last, restore them, and check it.
@@ -171,7 +171,7 @@ class StressScenario:
             read_back = _read_back_result(done, when, "replaced", step)
             if read_back is not None:
                 record(read_back)
-                if not read_back.sound:
+                if not read_back.is_intact:
                     return _failure_from_corruption(read_back, Stage(action, "replaced"), documents)
         if "search" in done.results:
             after = FillResult(documents=documents, description={"searches": done.results["open"]["searches"]})
@@ -212,7 +212,7 @@ class StressScenario:
         return StressWorkerTask(
             store=self.store,
             path=[folder for folder in sys.path if folder],
-            place=str(self.store_folder),
+            folder=str(self.store_folder),
             data=str(self.data),
             steps=list(steps),
             start=start,
@@ -324,7 +324,7 @@ def _read_back_result(
 
 
 def _corruption_failure(read_back: ReadBack | None, state: StoreState, after: int) -> AttemptFailure | None:
-    if read_back is None or read_back.sound:
+    if read_back is None or read_back.is_intact:
         return None
     return _failure_from_corruption(read_back, Stage("reading back", state), after)
 

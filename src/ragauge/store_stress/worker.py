@@ -49,7 +49,7 @@ class StoreWorker:
         self._data = data
         self._report_progress(0, 1)
         began = time.perf_counter()
-        self._store: DocumentStore = open_document_store(task.store, task.place, int(self._vectors.shape[1]))
+        self._store: DocumentStore = open_document_store(task.store, task.folder, int(self._vectors.shape[1]))
         self.opening = time.perf_counter() - began
 
     def run_steps(self) -> None:

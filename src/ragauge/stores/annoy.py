@@ -68,7 +68,7 @@ class AnnoyStore(LibraryStore):
         super().__init__(metric, path, settings)
         self._apply_search_options()
         if self._saved:
-            self._index = self._library.AnnoyIndex(self._intake.dimension, ANNOY_METRICS[metric])
+            self._index = self._library.AnnoyIndex(self._bookkeeping.dimension, ANNOY_METRICS[metric])
             try:
                 self._index.load(self._saved_file())
             except OSError as error:
@@ -95,7 +95,7 @@ class AnnoyStore(LibraryStore):
         self.unsupported = {**self.unsupported, "insert": "its trees are built once, from all vectors"}
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:
-        index = self._library.AnnoyIndex(parts[0].shape[1], ANNOY_METRICS[self._intake.metric])
+        index = self._library.AnnoyIndex(parts[0].shape[1], ANNOY_METRICS[self._bookkeeping.metric])
         index.set_seed(FOREST_SEED)
         return index
 

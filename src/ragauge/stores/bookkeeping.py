@@ -43,7 +43,7 @@ class StoreBookkeeping:
     def __init__(self, metric: str) -> None:
         self.metric = check_choice("metric", metric, METRICS)
         self.dimension: int | None = None
-        self.places = 0
+        self.position_count = 0
         """Number of positions assigned, including those of deleted ids; the next position."""
         self.position_by_id: dict[str, int] = {}
         """Position of each id in the store, in order of insertion."""
@@ -70,7 +70,7 @@ class StoreBookkeeping:
     ) -> Matrix:
         """Check ids, vectors and metadata to add; return the vectors as a float32 matrix.
 
-        The ids are not registered yet; see `remember`.
+        The ids are not registered yet; see `add`.
         """
         matrix = self._to_matrix(vectors, "vectors")
         _check_id_count(ids, matrix)
@@ -88,14 +88,14 @@ class StoreBookkeeping:
                 _check_metadata(entry, f"the metadata of {name!r}")
         self._check_vector_values(matrix, lambda row: f"the vector of {ids[row]!r}")
         # Assign the names before the engine has the vectors: a concurrent search may return them.
-        end = self.places + len(ids)
+        end = self.position_count + len(ids)
         if end >= len(self._names):
             free_slots = np.full(max(2 * len(self._names), end + 1) - len(self._names), None, dtype=object)
             self._names = np.concatenate([self._names, free_slots])
-        self._names[self.places : end] = ids
+        self._names[self.position_count : end] = ids
         return matrix
 
-    def remember(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def add(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Register ids after the engine stored their vectors.
 
         A separate step, so that a failed insertion leaves no trace.
@@ -103,12 +103,12 @@ class StoreBookkeeping:
         if not len(ids):
             return
         self.dimension = int(matrix.shape[1])
-        self.position_by_id.update(zip(ids, range(self.places, self.places + len(ids)), strict=True))
+        self.position_by_id.update(zip(ids, range(self.position_count, self.position_count + len(ids)), strict=True))
         if metadata is None:
             self._metadata.extend([{}] * len(ids))
         else:
             self._metadata.extend(_check_metadata(entry, "the metadata") for entry in metadata)
-        self.places += len(ids)
+        self.position_count += len(ids)
 
     def replacements(self, ids: Sequence[str], vectors: Any) -> tuple[Positions, Matrix]:
         """Check ids and vectors to update, and return the positions and the matrix."""
@@ -137,7 +137,7 @@ class StoreBookkeeping:
         ids: list[str] = self._names[positions].tolist()
         return ids
 
-    def forget(self, ids: Sequence[str]) -> None:
+    def remove(self, ids: Sequence[str]) -> None:
         """Remove ids; their positions are not reused."""
         positions = self.positions(ids)
         for name, position in zip(ids, positions.tolist(), strict=True):
@@ -153,7 +153,7 @@ class StoreBookkeeping:
     @property
     def live_positions(self) -> Mask:
         """Mask of the positions that have an id."""
-        mask = np.zeros(self.places, dtype=np.bool_)
+        mask = np.zeros(self.position_count, dtype=np.bool_)
         mask[np.fromiter(self.position_by_id.values(), dtype=np.int64, count=len(self.position_by_id))] = True
         return mask
 
@@ -167,7 +167,7 @@ class StoreBookkeeping:
         if (
             last_filter is not None
             and last_filter[0] == where
-            and len(last_filter[1]) == self.places
+            and len(last_filter[1]) == self.position_count
             and _has_same_types(last_filter[0], where)
         ):
             return last_filter[1]
@@ -179,8 +179,8 @@ class StoreBookkeeping:
             else None
         )
         start = 0 if cached_mask is None else len(cached_mask)
-        new_mask = np.zeros(self.places - start, dtype=np.bool_)
-        alive = None if len(self) == self.places else self.live_positions
+        new_mask = np.zeros(self.position_count - start, dtype=np.bool_)
+        alive = None if len(self) == self.position_count else self.live_positions
         for offset, metadata in enumerate(self._metadata[start:]):
             if matches_conditions(metadata, conditions):
                 new_mask[offset] = alive is None or alive[start + offset]
@@ -251,10 +251,10 @@ class StoreBookkeeping:
             "metric": self.metric,
             "dimension": self.dimension,
             "built": dict(built),
-            "places": self.places,
+            "places": self.position_count,
             "ids": list(self.position_by_id),
             # Stores without deleted ids need no list of positions.
-            "positions": None if len(self) == self.places else list(self.position_by_id.values()),
+            "positions": None if len(self) == self.position_count else list(self.position_by_id.values()),
             "metadata": self._metadata if any(self._metadata) else None,
         }
         with replace_file(Path(folder) / BOOKKEEPING_FILE) as file:
@@ -268,9 +268,11 @@ class StoreBookkeeping:
         file = Path(folder) / BOOKKEEPING_FILE
         try:
             content = parse_json(file.read_text(encoding="ascii"))
-            metric, dimension, places, ids = (content[part] for part in ("metric", "dimension", "places", "ids"))
-            positions = list(range(places)) if content["positions"] is None else content["positions"]
-            metadata, built = content["metadata"] or [{}] * places, dict(content["built"])
+            metric, dimension, position_count, ids = (
+                content[part] for part in ("metric", "dimension", "places", "ids")
+            )
+            positions = list(range(position_count)) if content["positions"] is None else content["positions"]
+            metadata, built = content["metadata"] or [{}] * position_count, dict(content["built"])
         except FileNotFoundError:
             return False
         except (OSError, ValueError, LookupError, TypeError) as error:
@@ -281,10 +283,10 @@ class StoreBookkeeping:
                 raise BadInput(
                     f"{folder} contains a store with {option} {stored}, expected {requested}", hint="use another folder"
                 )
-        self.dimension, self.places, self._metadata, self._last = dimension, places, metadata, None
+        self.dimension, self.position_count, self._metadata, self._last = dimension, position_count, metadata, None
         self.built = built
         self.position_by_id = dict(zip(ids, positions, strict=True))
-        self._names = np.full(places + 1 + places // 4, None, dtype=object)
+        self._names = np.full(position_count + 1 + position_count // 4, None, dtype=object)
         for name, position in self.position_by_id.items():
             self._names[position] = name
         return True

@@ -56,7 +56,7 @@ class ChromaEngine(Engine):
         """Whether Chroma has indexed the added vectors, or read the saved ones."""
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        self._folder = str(folder.place(DATABASE_FOLDER, fresh=fresh))
+        self._folder = str(folder.prepare_path(DATABASE_FOLDER, fresh=fresh))
         self._open_collection()
         self._max_batch_rows = int(self._client.get_max_batch_size())
         if self.layout.table == "vectors" and not fresh:

@@ -80,7 +80,7 @@ class DuckDBEngine(Engine):
         """Whether a transaction is open."""
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        file = folder.place(f"{self.layout.table}.duckdb", fresh=fresh)
+        file = folder.prepare_path(f"{self.layout.table}.duckdb", fresh=fresh)
         self._file = str(file)
         if self.layout.table == "vectors":
             self._built = not fresh
@@ -334,13 +334,13 @@ class DuckDBStore(DatabaseStore):
         super().__init__(DuckDBEngine(settings, threads), metric, path)
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
-        query = self._intake.queries([vector], k)[0]
+        query = self._bookkeeping.queries([vector], k)[0]
         conditions = (self._columns.to_conditions(where) if where else []) or []
         with self._errors:
             return self._engine.uses_index(query, k, conditions)
 
     def _describe_engine(self) -> dict[str, Any]:
-        used = bool(len(self)) and self.index_used(np.ones(self._intake.dimension or 1), 10)
+        used = bool(len(self)) and self.index_used(np.ones(self._bookkeeping.dimension or 1), 10)
         return {**super()._describe_engine(), "index_used": used}
 
 

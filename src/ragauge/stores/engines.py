@@ -39,7 +39,7 @@ class EngineFolder:
         self.folder = create_temporary_folder(store) if path is None else Path(path)
         self.folder.mkdir(parents=True, exist_ok=True)
 
-    def place(self, name: str, *, fresh: bool) -> Path:
+    def prepare_path(self, name: str, *, fresh: bool) -> Path:
         """Return the path of the engine's files.
 
         `fresh` deletes what a killed process left there.

@@ -142,7 +142,7 @@ class FaissStore(LibraryStore):
         if self._saved:
             index: Any = faiss.read_index(self._saved_file())
             self._use_index(index)
-            if index.ntotal != (self._intake.places if self._settings.has_implicit_ids else len(self)):
+            if index.ntotal != (self._bookkeeping.position_count if self._settings.has_implicit_ids else len(self)):
                 raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
@@ -158,7 +158,7 @@ class FaissStore(LibraryStore):
         parts = self._settings.pq_m if self._settings.kind == "ivfpq" else None
         if parts is not None and matrix.shape[1] % parts:
             raise BadInput(f"pq_m is {parts}, which does not divide the {matrix.shape[1]} dimensions")
-        return normalise_rows(matrix) if self._intake.metric == "cosine" else matrix
+        return normalise_rows(matrix) if self._bookkeeping.metric == "cosine" else matrix
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:
         self._set_thread_count()
@@ -175,7 +175,7 @@ class FaissStore(LibraryStore):
     def _search(self, queries: Matrix, k: int, selection: Mask | None) -> RawNeighbours:
         if len(queries) > 1:
             self._set_thread_count()
-        prepared = normalise_rows(queries) if self._intake.metric == "cosine" else queries
+        prepared = normalise_rows(queries) if self._bookkeeping.metric == "cosine" else queries
         values, positions = self._index.search(
             prepared, k, params=None if selection is None else self._filter_parameters(selection)
         )
@@ -239,7 +239,7 @@ class FaissStore(LibraryStore):
 
     def _build_index(self, parts: Sequence[Matrix]) -> Any:
         size, dimension = sum(len(part) for part in parts), parts[0].shape[1]
-        faiss_metric = self._faiss.METRIC_L2 if self._intake.metric == "l2" else self._faiss.METRIC_INNER_PRODUCT
+        faiss_metric = self._faiss.METRIC_L2 if self._bookkeeping.metric == "l2" else self._faiss.METRIC_INNER_PRODUCT
         index: Any
         if self._settings.kind == "flat":
             return self._faiss.IndexIDMap(self._faiss.IndexFlat(dimension, faiss_metric))

@@ -58,9 +58,9 @@ class HnswlibStore(LibraryStore):
         super().__init__(metric, path, settings)
         if self._saved:
             # Reserve spare capacity: each vector added to a full index would copy the index.
-            self._index = self._library.Index(space=metric, dim=self._intake.dimension)
+            self._index = self._library.Index(space=metric, dim=self._bookkeeping.dimension)
             self._index.load_index(
-                self._saved_file(), self._padded_capacity(self._intake.places), self._replace_deleted
+                self._saved_file(), self._padded_capacity(self._bookkeeping.position_count), self._replace_deleted
             )
             self._apply_search_options()
             if self._index.element_count < len(self):
@@ -74,9 +74,9 @@ class HnswlibStore(LibraryStore):
             self._index.set_ef(self._settings.ef_search)
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:  # noqa: ARG002 - nothing to train
-        index = self._library.Index(space=self._intake.metric, dim=self._intake.dimension)
+        index = self._library.Index(space=self._bookkeeping.metric, dim=self._bookkeeping.dimension)
         index.init_index(
-            self._intake.places,
+            self._bookkeeping.position_count,
             M=self._settings.m,
             ef_construction=self._settings.ef_construction,
             allow_replace_deleted=self._replace_deleted,
@@ -88,7 +88,7 @@ class HnswlibStore(LibraryStore):
         size = self._index.element_count + len(matrix)
         if size > self._index.max_elements:
             self._index.resize_index(self._padded_capacity(size))
-        freed = self._replace_deleted and self._intake.places > len(self)
+        freed = self._replace_deleted and self._bookkeeping.position_count > len(self)
         self._index.add_items(matrix, np.arange(positions.start, positions.stop), self._threads, freed)
 
     def _search(self, queries: Matrix, k: int, selection: Mask | None) -> RawNeighbours:

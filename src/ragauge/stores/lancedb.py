@@ -104,7 +104,7 @@ class LanceDBEngine(Engine):
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
         """Open the folder, and the table if it was saved."""
-        self._database: Any = self._library.connect(str(folder.place(DATABASE_FOLDER, fresh=fresh)))
+        self._database: Any = self._library.connect(str(folder.prepare_path(DATABASE_FOLDER, fresh=fresh)))
         if self.layout.table == "vectors" and not fresh:
             self._table = self._database.open_table(self.layout.table)
 

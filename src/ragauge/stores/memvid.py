@@ -63,7 +63,7 @@ class MemvidEngine(Engine):
         self._n_frames = self._n_vectors = 0
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        file = folder.place(DATABASE_FILE, fresh=fresh)
+        file = folder.prepare_path(DATABASE_FILE, fresh=fresh)
         index_options = {"enable_vec": self._index != "lex", "enable_lex": self._index != "vec"}
         self._writes_at_once = file.exists()
         if self._writes_at_once:

@@ -103,7 +103,7 @@ class MilvusLiteEngine(Engine):
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
         """Open the file, and load the collection if it was saved."""
-        self._file = str(folder.place(DATABASE_FILE, fresh=fresh))
+        self._file = str(folder.prepare_path(DATABASE_FILE, fresh=fresh))
         self._client = self._library.MilvusClient(self._file)
         if self.layout.table == "vectors" and not fresh:
             self._client.load_collection(self.layout.table)

@@ -58,15 +58,17 @@ def find_nearest(
     the number of queries done.
 
     >>> rows = np.array([[0, 0], [3, 4], [0, 0], [6, 8]], np.float32)
-    >>> places, distances = find_nearest(rows, rows[:1], 3, "l2")
-    >>> places.tolist(), distances.tolist()
+    >>> rows_found, distances = find_nearest(rows, rows[:1], 3, "l2")
+    >>> rows_found.tolist(), distances.tolist()
     ([[0, 2, 1]], [[0.0, 0.0, 5.0]])
     >>> find_nearest(rows, rows[:1], 3, "l2", allowed=np.array([1, 3]))[0].tolist()
     [[1, 3]]
     """
     query_matrix = np.atleast_2d(np.asarray(queries, np.float64))
-    places = None if allowed is None else np.flatnonzero(allowed) if allowed.dtype == bool else np.asarray(allowed)
-    rows = len(base) if places is None else len(places)
+    allowed_rows = (
+        None if allowed is None else np.flatnonzero(allowed) if allowed.dtype == bool else np.asarray(allowed)
+    )
+    rows = len(base) if allowed_rows is None else len(allowed_rows)
     k = min(k, rows)
     positions, distances = np.empty((len(query_matrix), k), np.int64), np.empty((len(query_matrix), k))
     if not k:
@@ -75,26 +77,26 @@ def find_nearest(
         if len(query_matrix) < MIN_QUERIES_FOR_BLOCKS:
             norms = row_norms(base) if sizes is None else sizes
             for row, query in enumerate(query_matrix):
-                nearest = _nearest_to_query(base, query, k, metric, places, norms)
+                nearest = _nearest_to_query(base, query, k, metric, allowed_rows, norms)
                 positions[row], distances[row] = (
-                    nearest or _BlockSearch(base, query[None], k, metric, places, row).run()
+                    nearest or _BlockSearch(base, query[None], k, metric, allowed_rows, row).run()
                 )
             return positions, distances
         for start in range(0, len(query_matrix), QUERIES_PER_BLOCK):
             part = query_matrix[start : start + QUERIES_PER_BLOCK]
-            nearest = _BlockSearch(base, part, k, metric, places, start).run(progress, len(query_matrix))
+            nearest = _BlockSearch(base, part, k, metric, allowed_rows, start).run(progress, len(query_matrix))
             positions[start : start + len(part)], distances[start : start + len(part)] = nearest
     return positions, distances
 
 
 def _nearest_to_query(
-    base: Float32Array, query: Float64Array, k: int, metric: str, places: NDArray[Any] | None, sizes: NDArray[Any]
+    base: Float32Array, query: Float64Array, k: int, metric: str, allowed_rows: NDArray[Any] | None, sizes: NDArray[Any]
 ) -> tuple[Int64Array, Float64Array] | None:
     """Find the nearest rows of one query without copying the base.
 
     None if norms are too large or too small for single precision.
     """
-    rows, own = (base, sizes) if places is None else (base[places], sizes[places])
+    rows, own = (base, sizes) if allowed_rows is None else (base[allowed_rows], sizes[allowed_rows])
     own = np.asarray(own, np.float32)
     norm = math.sqrt(query.dot(query))
     max_norm = max(float(own.max()), norm) if metric == "l2" else float(own.max())
@@ -126,7 +128,7 @@ def _nearest_to_query(
         candidates = candidates[candidate_bounds <= np.nextafter(np.float32(bound), np.float32(np.inf))]
     if len(candidates) < k:
         return None
-    positions = candidates if places is None else places[candidates]
+    positions = candidates if allowed_rows is None else allowed_rows[candidates]
     distances = pair_distances(base, query[None], np.zeros_like(candidates), positions, metric)
     best = np.argsort(distances, kind="stable")[:k]
     return positions[best], distances[best]
@@ -208,12 +210,12 @@ class _BlockSearch:
         queries: Float64Array,
         k: int,
         metric: str,
-        places: NDArray[Any] | None,
+        allowed_rows: NDArray[Any] | None,
         first: int = 0,
     ) -> None:
         self.first = first
-        self.base, self.queries, self.k, self.metric, self.places = base, queries, k, metric, places
-        self.count = len(base) if places is None else len(places)
+        self.base, self.queries, self.k, self.metric, self.allowed_rows = base, queries, k, metric, allowed_rows
+        self.count = len(base) if allowed_rows is None else len(allowed_rows)
         self.rounding = (base.shape[1] + 16) * FLOAT32_EPSILON
         self.own = np.empty(self.count, np.float32)
         self.lift, self.spread = np.full(len(queries), UNDERFLOW_MARGIN), np.zeros(len(queries))
@@ -275,10 +277,10 @@ class _BlockSearch:
         best, distances = self._select_nearest(pairs)
         shape = (width, self.k)
         positions = pairs.positions[best].reshape(shape)
-        return positions if self.places is None else self.places[positions], distances.reshape(shape)
+        return positions if self.allowed_rows is None else self.allowed_rows[positions], distances.reshape(shape)
 
     def _base_rows(self, block: slice) -> Float32Array:
-        return self.base[block] if self.places is None else self.base[self.places[block]]
+        return self.base[block] if self.allowed_rows is None else self.base[self.allowed_rows[block]]
 
     def _scale_rows(self, rows: Float32Array) -> Float32Array:
         """Scale rows for the comparison.
@@ -354,7 +356,7 @@ class _BlockSearch:
 
     def _select_nearest(self, pairs: _CandidatePairs) -> tuple[Int64Array, Float64Array]:
         """Return the indices and distances of the `k` nearest pairs of each query."""
-        positions = pairs.positions if self.places is None else self.places[pairs.positions]
+        positions = pairs.positions if self.allowed_rows is None else self.allowed_rows[pairs.positions]
         distances = pair_distances(self.base, self.queries, pairs.rows, positions, self.metric)
         if len(self.queries) == 1:
             best = np.argsort(distances, kind="stable")[: self.k]

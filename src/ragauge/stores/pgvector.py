@@ -92,12 +92,14 @@ class PgVectorStore(VectorStore):
     ) -> None:
         check_int("threads", threads, 0)
         super().__init__(metric, path, settings)
-        table = choose_table_name(self._intake.built.get("table", table))
+        table = choose_table_name(self._bookkeeping.built.get("table", table))
         vector_index = settings.vector_index(metric)
         self._engine = PostgresVectorTable(vector_index, settings.rerank, dsn, table=table, threads=threads)
         self._engine.is_kept = keep
         if self._saved:
-            self._engine.open_saved(self._intake.dimension or 0, self._intake.built.get("chosen_lists"), len(self))
+            self._engine.open_saved(
+                self._bookkeeping.dimension or 0, self._bookkeeping.built.get("chosen_lists"), len(self)
+            )
         self._ready = self._saved
 
     def __enter__(self) -> PgVectorStore:
@@ -118,8 +120,8 @@ class PgVectorStore(VectorStore):
         `where` restricts them to vectors whose metadata match the filter. BackendRestarted is raised if the server
         died during the search and accepts connections again. The table has the ids, so none are looked up by position.
         """
-        queries = self._intake.queries(vectors, k)
-        ids, distances = self._intake.empty(len(queries), k)
+        queries = self._bookkeeping.queries(vectors, k)
+        ids, distances = self._bookkeeping.empty(len(queries), k)
         if not len(self) or not len(queries):
             return ids, distances
         if not self._ready:
@@ -133,7 +135,7 @@ class PgVectorStore(VectorStore):
 
     def explain(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> Any:
         """Return the plan of a search as PostgreSQL's JSON."""
-        query = self._intake.queries([vector], k)[0]
+        query = self._bookkeeping.queries([vector], k)[0]
         if not len(self):
             raise BadInput("an empty store has no query plan")
         self.build()
@@ -148,7 +150,7 @@ class PgVectorStore(VectorStore):
         Another process can then open it on the same server.
         """
         super().save()
-        if self._path is not None and self._intake.dimension is not None:
+        if self._path is not None and self._bookkeeping.dimension is not None:
             self._engine.keep(Path(self._path))
 
     def remove(self) -> None:
@@ -175,11 +177,11 @@ class PgVectorStore(VectorStore):
     def _describe_engine(self) -> dict[str, Any]:
         about = self._engine.describe()
         if len(self) and self._engine.exists:
-            about["index_used"] = self.index_used(np.ones(self._intake.dimension or 1), 10)
+            about["index_used"] = self.index_used(np.ones(self._bookkeeping.dimension or 1), 10)
         return about
 
     def _apply_search_options(self) -> None:
-        self._engine.tune(self._settings.vector_index(self._intake.metric), self._settings.rerank)
+        self._engine.tune(self._settings.vector_index(self._bookkeeping.metric), self._settings.rerank)
 
     def _add(
         self,
@@ -197,10 +199,10 @@ class PgVectorStore(VectorStore):
         raise NotImplementedError  # `search` returns the ids that the table has
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
-        self._engine.replace(self._intake.ids_at(positions), matrix)
+        self._engine.replace(self._bookkeeping.ids_at(positions), matrix)
 
     def _remove(self, positions: Positions) -> None:
-        self._engine.delete(self._intake.ids_at(positions))
+        self._engine.delete(self._bookkeeping.ids_at(positions))
 
     def _flush(self, folder: Path) -> dict[str, Any]:  # noqa: ARG002 - the table is on the server
         self.build()

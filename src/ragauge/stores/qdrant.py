@@ -188,7 +188,7 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
         self._shard: Any = None
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        self._folder = folder.place(SHARD_FOLDER, fresh=fresh)
+        self._folder = folder.prepare_path(SHARD_FOLDER, fresh=fresh)
         if self._folder.exists():
             self._shard = self._library.EdgeShard.load(str(self._folder))
 

@@ -68,8 +68,8 @@ class ExactStore(VectorStore):
 
     def __init__(self, *, metric: str = "cosine", path: str | None = None) -> None:
         super().__init__(metric, path, StoreSettings())
-        self._room = _allocate_rows(0, 0)
-        self._held = _SearchSnapshot(self._room, _no_positions())
+        self._buffer = _allocate_rows(0, 0)
+        self._snapshot = _SearchSnapshot(self._buffer, _no_positions())
         self._last: tuple[Mask, Positions, Positions] | None = None
         if self._saved:
             self._load_vectors(require_folder(self.name, path) / VECTORS_FILE)
@@ -83,81 +83,83 @@ class ExactStore(VectorStore):
     ) -> None:
         self._append_rows(matrix, np.arange(positions.start, positions.stop))
 
-    def _append_rows(self, matrix: Matrix, places: Positions) -> None:
-        rows, gone = self._held
+    def _append_rows(self, matrix: Matrix, positions: Positions) -> None:
+        rows, deleted = self._snapshot
         count, end = len(rows.positions), len(rows.positions) + len(matrix)
-        if end > len(self._room.positions) or not count:
+        if end > len(self._buffer.positions) or not count:
             # Allocate twice the rows; unused pages cost no memory until they are written.
-            self._room = _allocate_rows(max(2 * count, end), matrix.shape[1])
+            self._buffer = _allocate_rows(max(2 * count, end), matrix.shape[1])
             if count:
-                self._room.put(0, rows)
-        self._room.put(count, _VectorRows(matrix, row_norms(matrix).astype(np.float32), places))
+                self._buffer.put(0, rows)
+        self._buffer.put(count, _VectorRows(matrix, row_norms(matrix).astype(np.float32), positions))
         # Assigned in one step, so that a search in another thread sees all new rows or none.
-        self._held = _SearchSnapshot(self._room.select(slice(end)), gone)
+        self._snapshot = _SearchSnapshot(self._buffer.select(slice(end)), deleted)
 
     def _compact_rows(self) -> None:
         """Remove deleted rows; a concurrent search keeps using the old arrays."""
-        rows, gone = self._held
-        if len(gone):
+        rows, deleted = self._snapshot
+        if len(deleted):
             is_kept = np.ones(len(rows.positions), np.bool_)
-            is_kept[gone] = False
-            self._room = rows.select(is_kept)
-            self._held = _SearchSnapshot(self._room, _no_positions())
+            is_kept[deleted] = False
+            self._buffer = rows.select(is_kept)
+            self._snapshot = _SearchSnapshot(self._buffer, _no_positions())
 
     def _load_vectors(self, file: Path) -> None:
         try:
             matrix = np.load(file, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
             raise BadInput(f"the vectors of the store cannot be read ({error})", file=str(file)) from error
-        places = np.flatnonzero(self._intake.live_positions)
-        if matrix.ndim != 2 or matrix.dtype != np.float32 or len(matrix) != len(places):
-            raise BadInput(f"the number of vectors differs from the {len(places)} ids of the store", file=str(file))
+        positions = np.flatnonzero(self._bookkeeping.live_positions)
+        if matrix.ndim != 2 or matrix.dtype != np.float32 or len(matrix) != len(positions):
+            raise BadInput(f"the number of vectors differs from the {len(positions)} ids of the store", file=str(file))
         if len(matrix):
-            self._append_rows(matrix, places)
+            self._append_rows(matrix, positions)
 
     def _describe_engine(self) -> dict[str, Any]:
         return {"version": np.__version__}
 
     def _search(self, queries: Matrix, k: int, selection: Mask | None) -> RawNeighbours:
-        rows, gone = self._held
+        rows, deleted = self._snapshot
         allowed = None if selection is None else self._allowed_rows(selection, rows.positions)
         # A filter excludes deleted rows. Without one, up to that many more neighbours are needed.
-        more = len(gone) if selection is None else 0
+        more = len(deleted) if selection is None else 0
         indices, distances = find_nearest(
-            rows.vectors, queries, k + more, self._intake.metric, allowed=allowed, sizes=rows.sizes
+            rows.vectors, queries, k + more, self._bookkeeping.metric, allowed=allowed, sizes=rows.sizes
         )
         if more:
-            order = np.argsort(np.isin(indices, gone), axis=1, kind="stable")[:, : min(k, len(rows.positions) - more)]
+            order = np.argsort(np.isin(indices, deleted), axis=1, kind="stable")[
+                :, : min(k, len(rows.positions) - more)
+            ]
             indices, distances = np.take_along_axis(indices, order, 1), np.take_along_axis(distances, order, 1)
         return rows.positions[indices], distances
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
-        rows = self._held.rows
+        rows = self._snapshot.rows
         indices = np.searchsorted(rows.positions, positions)
         rows.vectors[indices], rows.sizes[indices] = matrix, row_norms(matrix)
 
     def _remove(self, positions: Positions) -> None:
-        rows, gone = self._held
-        self._held = _SearchSnapshot(rows, np.union1d(gone, np.searchsorted(rows.positions, positions)))
-        if len(self._held.deleted) > MAX_DELETED_ROWS_SKIPPED:
+        rows, deleted = self._snapshot
+        self._snapshot = _SearchSnapshot(rows, np.union1d(deleted, np.searchsorted(rows.positions, positions)))
+        if len(self._snapshot.deleted) > MAX_DELETED_ROWS_SKIPPED:
             self._compact_rows()
 
     def _flush(self, folder: Path) -> dict[str, Any]:
         self._compact_rows()
         with replace_file(folder / VECTORS_FILE) as part, part.open("wb") as file:
-            np.save(file, self._held.rows.vectors, allow_pickle=False)
+            np.save(file, self._snapshot.rows.vectors, allow_pickle=False)
         return {}
 
     def _close(self) -> None:
-        self._room = _allocate_rows(0, 0)
-        self._held = _SearchSnapshot(self._room, _no_positions())
-        self._intake = StoreBookkeeping(self._intake.metric)
+        self._buffer = _allocate_rows(0, 0)
+        self._snapshot = _SearchSnapshot(self._buffer, _no_positions())
+        self._bookkeeping = StoreBookkeeping(self._bookkeeping.metric)
 
-    def _allowed_rows(self, mask: Mask, places: Positions) -> Positions:
+    def _allowed_rows(self, mask: Mask, positions: Positions) -> Positions:
         """Return the rows that match a filter; cached for the next search."""
-        if self._last is None or self._last[0] is not mask or self._last[1] is not places:
-            inside = places[: np.searchsorted(places, len(mask))]
-            self._last = mask, places, np.flatnonzero(mask[inside])
+        if self._last is None or self._last[0] is not mask or self._last[1] is not positions:
+            inside = positions[: np.searchsorted(positions, len(mask))]
+            self._last = mask, positions, np.flatnonzero(mask[inside])
         return self._last[2]
 
 
@@ -238,9 +240,9 @@ class NullStore(VectorStore):
         return super()._search_nothing(n_queries, k)
 
     def _first_positions(self, k: int, selection: Mask | None) -> NDArray[np.int64]:
-        if selection is None and len(self._intake.position_by_id) == self._intake.places:
+        if selection is None and len(self._bookkeeping.position_by_id) == self._bookkeeping.position_count:
             return np.arange(k)
-        return np.flatnonzero(self._intake.live_positions if selection is None else selection)[:k]
+        return np.flatnonzero(self._bookkeeping.live_positions if selection is None else selection)[:k]
 
     def _simulate_latency(self) -> None:
         self._searches += 1

@@ -84,12 +84,12 @@ class ScannStore(LibraryStore):
         super().__init__(metric, path, settings)
         self._apply_search_options()
         if self._saved:
-            self._load_searcher(require_folder("scann", path) / str(self._intake.built["index"]))
+            self._load_searcher(require_folder("scann", path) / str(self._bookkeeping.built["index"]))
 
     def _describe_engine(self) -> dict[str, Any]:
         options: dict[str, Any] = {"kind": self._settings.kind}
         if self._settings.kind == "tree":
-            leaves = self._settings.num_leaves or self._intake.built.get("leaves")
+            leaves = self._settings.num_leaves or self._bookkeeping.built.get("leaves")
             options = {**super()._describe_engine(), "num_leaves": leaves}
         return {"version": version("scann"), **options, "threads": self._threads}
 
@@ -105,7 +105,7 @@ class ScannStore(LibraryStore):
                 self._ready = True
 
     def _prepare(self, matrix: Matrix) -> Matrix:
-        return normalise_rows(matrix) if self._intake.metric == "cosine" else matrix
+        return normalise_rows(matrix) if self._bookkeeping.metric == "cosine" else matrix
 
     def _insert(self, positions: range, matrix: Matrix) -> None:
         self._index.upsert([None] * len(matrix), matrix, len(matrix))
@@ -131,13 +131,13 @@ class ScannStore(LibraryStore):
         return positions.astype(np.int64), values
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
-        places = positions.tolist()
-        slots = places if self._slots is None else [self._numbers[position] for position in places]
-        self._index.upsert(slots, self._prepare(matrix), len(places))
+        position_list = positions.tolist()
+        slots = position_list if self._slots is None else [self._numbers[position] for position in position_list]
+        self._index.upsert(slots, self._prepare(matrix), len(position_list))
 
     def _remove(self, positions: Positions) -> None:
         if self._slots is None:
-            self._slots = list(range(self._intake.places))
+            self._slots = list(range(self._bookkeeping.position_count))
             self._numbers = dict(enumerate(self._slots))
         for position in positions.tolist():
             slot = self._numbers.pop(position)
@@ -152,9 +152,9 @@ class ScannStore(LibraryStore):
         folder.mkdir(parents=True, exist_ok=True)
         index_folder = Path(tempfile.mkdtemp(dir=folder, prefix="index-"))
         self._write_index(str(index_folder))
-        self._outdated = self._intake.built.get("index")
-        self._intake.built |= {"index": index_folder.name, "slots": self._slots}
-        return {**self._intake.built, **self._build_options}
+        self._outdated = self._bookkeeping.built.get("index")
+        self._bookkeeping.built |= {"index": index_folder.name, "slots": self._slots}
+        return {**self._bookkeeping.built, **self._build_options}
 
     def save(self) -> None:
         """Save the store in `path`, and then remove the folder of the index that was saved before."""
@@ -182,14 +182,14 @@ class ScannStore(LibraryStore):
                 self._index = self._library.scann_pybind.ScannNumpy(str(folder), assets)
         except (OSError, RuntimeError) as error:
             raise BadInput(f"{folder} is corrupt or incomplete: {error}") from error
-        self._slots = self._intake.built["slots"]
+        self._slots = self._bookkeeping.built["slots"]
         self._numbers = {position: slot for slot, position in enumerate(self._slots or ())}
         if self._index.size() != len(self):
             raise BadInput(f"{folder} is corrupt or incomplete: the index and its ids differ in number")
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:
         matrix = np.concatenate(parts)
-        scann_metric = "squared_l2" if self._intake.metric == "l2" else "dot_product"
+        scann_metric = "squared_l2" if self._bookkeeping.metric == "l2" else "dot_product"
         builder = self._library.builder(matrix, 10, scann_metric).set_n_training_threads(self._threads)
         if self._settings.kind == "brute" or len(matrix) < MIN_TRAINING_VECTORS:
             builder = builder.score_brute_force()
@@ -197,7 +197,7 @@ class ScannStore(LibraryStore):
             leaves = self._settings.num_leaves or round(len(matrix) ** 0.5)
             if leaves > len(matrix):
                 raise BadInput(f"num_leaves is {leaves}, more than the {len(matrix)} training vectors")
-            self._intake.built["leaves"] = leaves
+            self._bookkeeping.built["leaves"] = leaves
             builder = (
                 builder.tree(leaves, min(leaves, self._leaves_to_search), training_sample_size=len(matrix))
                 .score_ah(

@@ -72,7 +72,7 @@ class SqliteVecEngine(Engine):
         self._opened: list[Any] = []
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
-        self._file = str(folder.place(f"{self.layout.table}.sqlite", fresh=fresh))
+        self._file = str(folder.prepare_path(f"{self.layout.table}.sqlite", fresh=fresh))
         self._connection = self._connect() if self.layout.table == "documents" else self._thread_connection
         (self._versions,) = self._connection.execute("SELECT vec_version(), sqlite_version()").fetchall()
 

@@ -94,8 +94,8 @@ class UsearchStore(LibraryStore):
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:  # noqa: ARG002 - nothing to train
         return self._library.index.Index(
-            ndim=self._intake.dimension,
-            metric=USEARCH_METRICS[self._intake.metric],
+            ndim=self._bookkeeping.dimension,
+            metric=USEARCH_METRICS[self._bookkeeping.metric],
             dtype=self._settings.dtype,
             connectivity=self._settings.m,
             expansion_add=self._settings.ef_construction,

@@ -45,11 +45,11 @@ class VectorStore(ABC):
     """Whether the store may have data outside its folder, which `remove` deletes."""
 
     def __init__(self, metric: str, path: str | None, settings: StoreSettings) -> None:
-        self._intake = StoreBookkeeping(metric)
+        self._bookkeeping = StoreBookkeeping(metric)
         self._path = path
         self._settings = settings
         self._build_options = settings.build_options
-        self._saved = path is not None and self._intake.read(path, self._build_options)
+        self._saved = path is not None and self._bookkeeping.read(path, self._build_options)
         """Whether the folder has a saved store."""
         self._ready = True
         """Whether the index is built; otherwise the next search builds it."""
@@ -57,12 +57,12 @@ class VectorStore(ABC):
         self._errors: AbstractContextManager[None] = nullcontext()
 
     def __len__(self) -> int:
-        return len(self._intake)
+        return len(self._bookkeeping)
 
     @property
     def ids(self) -> list[str]:
         """Ids in the store, in order of insertion."""
-        return self._intake.ids
+        return self._bookkeeping.ids
 
     @property
     def abilities(self) -> frozenset[str]:
@@ -73,27 +73,32 @@ class VectorStore(ABC):
         """Return the engine, its version and its parameters for the manifest."""
         return {
             "store": self.name,
-            "metric": self._intake.metric,
+            "metric": self._bookkeeping.metric,
             **self._describe_engine(),
             "size": len(self),
-            "dimension": self._intake.dimension,
+            "dimension": self._bookkeeping.dimension,
         }
 
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Add vectors under their ids, with metadata that searches can filter by."""
         self._check_supported("insert")
-        matrix = self._intake.documents(ids, vectors, metadata)
+        matrix = self._bookkeeping.documents(ids, vectors, metadata)
         if len(matrix):
             with self._errors:
-                self._add(ids, range(self._intake.places, self._intake.places + len(matrix)), matrix, metadata)
-        self._intake.remember(ids, matrix, metadata if self.remembers_metadata else None)
+                self._add(
+                    ids,
+                    range(self._bookkeeping.position_count, self._bookkeeping.position_count + len(matrix)),
+                    matrix,
+                    metadata,
+                )
+        self._bookkeeping.add(ids, matrix, metadata if self.remembers_metadata else None)
 
     def build(self) -> None:
         """Index the added vectors.
 
         Otherwise the first search does, and its latency includes the time.
         """
-        if self._intake.dimension is not None:
+        if self._bookkeeping.dimension is not None:
             with self._errors:
                 self._build()
             self._ready = True
@@ -109,48 +114,48 @@ class VectorStore(ABC):
 
         `where` restricts them to vectors whose metadata match the filter.
         """
-        intake = self._intake
-        queries = intake.queries(vectors, k)
+        bookkeeping = self._bookkeeping
+        queries = bookkeeping.queries(vectors, k)
         selection = None
         if where:
             self._check_supported("filter")
             selection = self._select(where)
             if selection is None:
-                return intake.empty(len(queries), k)
+                return bookkeeping.empty(len(queries), k)
         if not self._ready:
             self.build()
-        size = len(intake.position_by_id)
+        size = len(bookkeeping.position_by_id)
         if not size or not len(queries):
             return self._search_nothing(len(queries), k)
         with stage("retrieve"):
             positions, values = self._search(queries, k if k < size else size, selection)
         if self._to_distances is not None:
             values = self._to_distances(values)
-        return intake.answer(positions, values, k)
+        return bookkeeping.answer(positions, values, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
         """Replace the vectors of existing ids."""
         self._check_supported("update")
-        positions, matrix = self._intake.replacements(ids, vectors)
+        positions, matrix = self._bookkeeping.replacements(ids, vectors)
         if len(ids):
             with self._errors:
                 self._replace(positions, matrix)
 
     def delete(self, ids: Sequence[str]) -> None:
         self._check_supported("delete")
-        positions = self._intake.positions(ids)
+        positions = self._bookkeeping.positions(ids)
         if len(ids):
             with self._errors:
                 self._remove(positions)
-            self._intake.forget(ids)
+            self._bookkeeping.remove(ids)
 
     def save(self) -> None:
         """Save the store in `path`, so that another process can open it."""
         folder = require_folder(self.name, self._path)
-        if self._intake.dimension is not None:
+        if self._bookkeeping.dimension is not None:
             with self._errors:
                 state = self._flush(folder)
-            self._intake.write(folder, {**self._build_options, **state})
+            self._bookkeeping.write(folder, {**self._build_options, **state})
 
     def index_used(
         self,
@@ -187,7 +192,7 @@ class VectorStore(ABC):
 
         Here it is a mask of the positions, and the same array while neither filter nor ids change.
         """
-        return self._intake.allowed(where)
+        return self._bookkeeping.allowed(where)
 
     def _apply_search_options(self) -> None:
         """Pass the search options of the settings to the engine."""
@@ -213,7 +218,7 @@ class VectorStore(ABC):
 
     def _search_nothing(self, n_queries: int, k: int) -> Neighbours:
         """Return the result if there are no vectors or no queries, without a call to the engine."""
-        return self._intake.empty(n_queries, k)
+        return self._bookkeeping.empty(n_queries, k)
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         raise NotImplementedError
@@ -255,7 +260,7 @@ class LibraryStore(VectorStore):
                 return
             if self._index is None:
                 self._index = self._create_index(self._waiting)
-            position = self._intake.places - sum(len(part) for part in self._waiting)
+            position = self._bookkeeping.position_count - sum(len(part) for part in self._waiting)
             while self._waiting:
                 part = self._waiting.pop(0)
                 self._insert(range(position, position + len(part)), part)
@@ -312,7 +317,7 @@ class LibraryStore(VectorStore):
     def _close(self) -> None:
         self._index = None
         self._waiting = []
-        self._intake = StoreBookkeeping(self._intake.metric)
+        self._bookkeeping = StoreBookkeeping(self._bookkeeping.metric)
 
 
 class DatabaseStore(VectorStore):
@@ -326,17 +331,17 @@ class DatabaseStore(VectorStore):
         self._ready = self._saved
         self._errors: EngineErrors = EngineErrors(engine.name, secrets)
         self._columns = MetadataColumns()
-        self._columns.read(self._intake.built.get("columns", {}))
+        self._columns.read(self._bookkeeping.built.get("columns", {}))
         self._home = EngineFolder(engine.name, path)
         self._engine = engine
         engine.layout = TableLayout(
             "vectors",
             metric,
-            self._intake.dimension,
+            self._bookkeeping.dimension,
             self._columns,
-            self._intake.built,
-            positions=self._intake.places,
-            rows=len(self._intake),
+            self._bookkeeping.built,
+            positions=self._bookkeeping.position_count,
+            rows=len(self._bookkeeping),
         )
         try:
             with self._errors:
@@ -370,7 +375,7 @@ class DatabaseStore(VectorStore):
         self, ids: Sequence[str], positions: range, matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None
     ) -> None:
         new_columns = self._columns.new(ids, metadata)
-        if self._intake.dimension is None:
+        if self._bookkeeping.dimension is None:
             self._engine.layout.dimension = matrix.shape[1]
             self._columns.learn(new_columns)
             self._engine.create()

@@ -64,7 +64,7 @@ class VoyagerStore(LibraryStore):
         self._largest = np.inf if metric == "cosine" else MAX_ABS_VALUE_BY_DTYPE[settings.dtype]
         if self._saved:
             self._index = voyager.Index.load(self._saved_file())
-            if self._index.num_elements != self._intake.places:
+            if self._index.num_elements != self._bookkeeping.position_count:
                 raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")
 
     def _describe_engine(self) -> dict[str, Any]:
@@ -75,11 +75,11 @@ class VoyagerStore(LibraryStore):
 
     def _create_index(self, parts: Sequence[Matrix]) -> Any:  # noqa: ARG002 - nothing to train
         return self._library.Index(
-            getattr(self._library.Space, VOYAGER_SPACES[self._intake.metric]),
-            num_dimensions=self._intake.dimension,
+            getattr(self._library.Space, VOYAGER_SPACES[self._bookkeeping.metric]),
+            num_dimensions=self._bookkeeping.dimension,
             M=self._settings.m,
             ef_construction=self._settings.ef_construction,
-            max_elements=self._intake.places,
+            max_elements=self._bookkeeping.position_count,
             storage_data_type=getattr(self._library.StorageDataType, STORAGE_TYPES[self._settings.dtype]),
         )
 

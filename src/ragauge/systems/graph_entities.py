@@ -32,9 +32,9 @@ class EntityLinks:
     A document is named by its id or title. An identifier (with a dot or `_` inside, in CamelCase, or of capitals and
     digits) must match exactly; a name of at least two words matches in any case. An id with dots is also named by its
     last part, if that is an identifier and no other id: `OrderedDict` for `collections.OrderedDict`. Of names with dots
-    the longest known one counts: `json.dumps.x` names `json.dumps`. A link has the weight `rarity / bearers`, where
-    bearers is the number of documents with that name. There is no link if more than `most` documents have the name, or
-    more than `common` name it.
+    the longest known one counts: `json.dumps.x` names `json.dumps`. A link has the weight `rarity / n`, where n is
+    the number of documents with that name. There is no link if more than `most` documents have the name, or more than
+    `common` name it.
 
     Shared names are identifiers, and words that are capitalised inside sentences in more documents than they are in
     lower case. A name in 2 to `most` documents links every two of them, with the weight `rarity`.
@@ -70,11 +70,11 @@ class EntityLinks:
                 shared_names.read(tokens)
         first_rows, second_rows, weights = [], [], []
         for name, rows in rows_by_name.items():
-            bearers = names.bearers[name]
-            if len(bearers) <= self._most and len(rows) <= self._common:
-                first_rows += [row for row in rows for _ in bearers]
-                second_rows += [bearer for _ in rows for bearer in bearers]
-                weights += [_name_rarity(len(rows), len(documents)) / len(bearers)] * (len(rows) * len(bearers))
+            named_rows = names.rows_by_name[name]
+            if len(named_rows) <= self._most and len(rows) <= self._common:
+                first_rows += [row for row in rows for _ in named_rows]
+                second_rows += [named_row for _ in rows for named_row in named_rows]
+                weights += [_name_rarity(len(rows), len(documents)) / len(named_rows)] * (len(rows) * len(named_rows))
         groups = shared_names.shared(self._most)
         rarities = np.array([_name_rarity(len(rows), len(documents)) for rows in groups])
         first, second, group_numbers = group_pairs(groups)
@@ -87,21 +87,22 @@ class EntityLinks:
 
 class _DocumentNames:
     def __init__(self, documents: Sequence[Document]) -> None:
-        self.bearers: dict[str, list[int]] = {}
+        self.rows_by_name: dict[str, list[int]] = {}
         self._lengths: dict[str, list[int]] = {}
         by_last_part: dict[str, list[int]] = {}
         for row, document in enumerate(documents):
             for name in {document.id, document.title}:
                 tokens = _without_line_ends(TOKEN_PATTERN.findall(name))
                 if len(tokens) == 1 and IDENTIFIER_PATTERN.match(tokens[0]):
-                    _add_row(self.bearers, tokens[0], row)
+                    _add_row(self.rows_by_name, tokens[0], row)
                     if IDENTIFIER_PATTERN.match(last_part := tokens[0].rpartition(".")[2]):
                         _add_row(by_last_part, last_part, row)
                 elif sum(token[0].isalnum() for token in tokens) > 1:
                     folded = [token.casefold() for token in tokens]
-                    _add_row(self.bearers, " ".join(folded), row)
+                    _add_row(self.rows_by_name, " ".join(folded), row)
                     self._lengths.setdefault(folded[0], []).append(len(folded))
-        self.bearers = by_last_part | self.bearers  # A full name takes precedence over the last part of another.
+        # A full name takes precedence over the last part of another.
+        self.rows_by_name = by_last_part | self.rows_by_name
         self._lengths = {first: sorted(set(sizes), reverse=True) for first, sizes in self._lengths.items()}
 
     def find_names(self, tokens: Sequence[str], row: int) -> set[str]:
@@ -127,7 +128,7 @@ class _DocumentNames:
 
     def _is_other_document(self, name: str, row: int) -> bool:
         """Return whether a name belongs to another document."""
-        return self.bearers.get(name, [row]) != [row]
+        return self.rows_by_name.get(name, [row]) != [row]
 
 
 class _SharedNames:

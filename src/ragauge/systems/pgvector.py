@@ -89,7 +89,7 @@ class PgVectorDB:
         self._embedder = embedder
         self._document_embedder = document_embedder
         # Texts without any known word have a zero vector. They are stored without a vector and found by words only.
-        self._intake = StoreBookkeeping("ip")
+        self._bookkeeping = StoreBookkeeping("ip")
         self._adding = asyncio.Lock()
 
     @classmethod
@@ -141,10 +141,10 @@ class PgVectorDB:
         await self.close()
 
     def __len__(self) -> int:
-        return len(self._intake)
+        return len(self._bookkeeping)
 
     def __contains__(self, id: object) -> bool:
-        return id in self._intake
+        return id in self._bookkeeping
 
     def describe(self) -> dict[str, Any]:
         """Return the parameters of this system for the manifest."""
@@ -153,7 +153,7 @@ class PgVectorDB:
             **self._table.describe(),
             "embedder": self._embedder.name,
             "size": len(self),
-            "dimension": self._intake.dimension,
+            "dimension": self._bookkeeping.dimension,
         }
 
     @property
@@ -169,10 +169,10 @@ class PgVectorDB:
         ids = [document.id for document in documents]
         embedded = await self._embed_documents([document.whole for document in documents])
         async with self._adding:
-            vectors = self._intake.documents(ids, embedded)
+            vectors = self._bookkeeping.documents(ids, embedded)
             self._index.check(vectors.shape[1])
             await self._table.load(documents, vectors)
-            self._intake.remember(ids, vectors)
+            self._bookkeeping.add(ids, vectors)
 
     async def semantic_search(self, query: str, k: int = 5, where: MetadataFilter = None) -> list[Hit]:
         """Return the documents with vectors nearest to the query; the score is the cosine."""
@@ -298,7 +298,7 @@ class PgVectorDB:
         with stage("embed"):
             # The thread gets a copy of the context, so that stages of the embedder are nested in this one.
             embedded = await asyncio.to_thread(self._embedder.embed, [query])
-        (vector,) = self._intake.queries(embedded, 1)
+        (vector,) = self._bookkeeping.queries(embedded, 1)
         return vector if vector.any() else None
 
 

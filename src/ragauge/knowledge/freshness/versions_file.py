@@ -72,9 +72,14 @@ def _guess_format(source: InputFile) -> str:
 
 def _check_cells(lines: Iterable[tuple[int, Mapping[str, Any]]], label: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for line, item in lines:
-        odd = next((name for name, value in item.items() if isinstance(value, dict | list | bool)), None)
-        if odd is not None:
-            raise BadInput(f"{odd} is {json.dumps(item[odd])}", file=label, line=line, hint="use a text or a number")
+        invalid_field = next((name for name, value in item.items() if isinstance(value, dict | list | bool)), None)
+        if invalid_field is not None:
+            raise BadInput(
+                f"{invalid_field} is {json.dumps(item[invalid_field])}",
+                file=label,
+                line=line,
+                hint="use a text or a number",
+            )
         doc = VERSION_COLUMNS[0] if VERSION_COLUMNS[0] in item else find_column(list(item), DOC_COLUMNS)
         if doc is None or item[doc] is None or not str(item[doc]).strip():
             raise BadInput("a document is missing", file=label, line=line, hint='{"doc_id": …}')

@@ -140,7 +140,7 @@ def document_contributions(
     in `without` is NaN.
     """
     labels = _label_contributions(pool.changes, judged, rel, pool.all_added)
-    alone = _solo_gains(pool)
+    solo_gains = _solo_gains(pool)
     causes = {} if without is None else _causal_effects(pool, without)
     entered: dict[str, int] = {}
     for ranking in pool.rankings.values():
@@ -156,7 +156,7 @@ def document_contributions(
                 causal,
                 sum_of,
                 pool.novelty.get(doc, math.nan),
-                alone[doc],
+                solo_gains[doc],
                 changes,
                 helped,
                 harmed,

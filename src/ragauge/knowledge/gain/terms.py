@@ -77,11 +77,14 @@ class ContextRecallJudge:
     """Context recall of queries with the texts they retrieved; NaN if unscored."""
 
     def __init__(
-        self, ask: Callable[[Sequence[Sample]], JudgedSamples], queries: Mapping[str, str], answers: Mapping[str, str]
+        self,
+        judge_samples: Callable[[Sequence[Sample]], JudgedSamples],
+        queries: Mapping[str, str],
+        answers: Mapping[str, str],
     ) -> None:
         self.judge = ""
         """Name of the judge; empty before the first call."""
-        self._ask, self._queries, self._answers = ask, queries, answers
+        self._judge_samples, self._queries, self._answers = judge_samples, queries, answers
         self._why: dict[str, str] = {}
         self._said: dict[str, None] = {}
 
@@ -95,7 +98,7 @@ class ContextRecallJudge:
         recalls = np.full(len(query_texts), math.nan)
         if not samples:
             return recalls
-        judged_samples = self._ask(samples)
+        judged_samples = self._judge_samples(samples)
         self.judge = judged_samples.judge
         self._said.update(
             dict.fromkeys([*judged_samples.notes, *([judged_samples.stopped] if judged_samples.stopped else [])])

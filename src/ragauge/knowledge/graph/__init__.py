@@ -227,18 +227,18 @@ def _lost_query_notes(rows: Sequence[QueryReach]) -> list[str]:
     return [f"{pluralise(lost, 'query')} without a vector: no seeds, so no document is reached"] if lost else []
 
 
-def _link_kinds(alone: Mapping[str, Graph]) -> list[LinkKind]:
-    keys = {name: _linked_pairs(graph) for name, graph in alone.items()}
-    every, times = np.unique(np.concatenate(list(keys.values())), return_counts=True)
-    single = every[times == 1]
+def _link_kinds(graphs: Mapping[str, Graph]) -> list[LinkKind]:
+    keys = {name: _linked_pairs(graph) for name, graph in graphs.items()}
+    links, times = np.unique(np.concatenate(list(keys.values())), return_counts=True)
+    single = links[times == 1]
     return [
         LinkKind(name, graph.links, int(np.isin(keys[name], single).sum()), int((graph.degrees > 0).sum()))
-        for name, graph in alone.items()
+        for name, graph in graphs.items()
     ]
 
 
-def _shared_links(alone: Mapping[str, Graph]) -> list[SharedLinks]:
-    keys = {name: _linked_pairs(graph) for name, graph in alone.items()}
+def _shared_links(graphs: Mapping[str, Graph]) -> list[SharedLinks]:
+    keys = {name: _linked_pairs(graph) for name, graph in graphs.items()}
     return [
         SharedLinks(one, other, len(np.intersect1d(keys[one], keys[other], assume_unique=True)))
         for one, other in combinations(keys, 2)

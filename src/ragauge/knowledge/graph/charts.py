@@ -140,8 +140,8 @@ def _recall_panel(reach: Reach) -> ChartPanel:
 def _degree_chart(result: GraphAnalysis) -> dict[str, Chart]:
     alt = import_altair()
     bins = result.degrees.bars
-    names = [_bar_label(each.low, each.high - 1) for each in bins]
-    values: ChartRows = [{"links": name, "documents": each.n} for name, each in zip(names, bins, strict=True)]
+    names = [_bar_label(bin_.low, bin_.high - 1) for bin_ in bins]
+    values: ChartRows = [{"links": name, "documents": bin_.n} for name, bin_ in zip(names, bins, strict=True)]
     axis = alt.Axis(labelAngle=0, labelOverlap=True, grid=False)
     bars = (
         alt.Chart(alt.Data(values=values))
@@ -154,7 +154,7 @@ def _degree_chart(result: GraphAnalysis) -> dict[str, Chart]:
     )
     first, last = bins[0], bins[-1]
     last_bar_note = f"the last bar has all documents with more than {last.low - 1:,}"
-    counts = ", ".join(f"{name}: {each.n:,}" for name, each in zip(names, bins, strict=True) if each.n)
+    counts = ", ".join(f"{name}: {bin_.n:,}" for name, bin_ in zip(names, bins, strict=True) if bin_.n)
     drawing = Chart(
         "Links per document",
         join_sentence(

@@ -246,9 +246,12 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
 
 def _lost_share_grid(counts: Ints, limit: int) -> FindingTable:
     """Count documents by the share of their tokens that is cut off."""
-    gone = np.maximum(counts - limit, 0) / np.maximum(counts, 1)
-    steps = [("none", gone == 0), ("up to a quarter", (gone > 0) & (gone <= 0.25))]
-    steps += [("a quarter to a half", (gone > 0.25) & (gone <= 0.5)), ("more than a half", gone > 0.5)]
+    cut_shares = np.maximum(counts - limit, 0) / np.maximum(counts, 1)
+    steps = [("none", cut_shares == 0), ("up to a quarter", (cut_shares > 0) & (cut_shares <= 0.25))]
+    steps += [
+        ("a quarter to a half", (cut_shares > 0.25) & (cut_shares <= 0.5)),
+        ("more than a half", cut_shares > 0.5),
+    ]
     return FindingTable(
         ["lost", "documents", "share"],
         [[name, float(w.sum()), format_share(int(w.sum()), len(counts))] for name, w in steps],

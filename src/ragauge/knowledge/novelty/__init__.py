@@ -334,11 +334,11 @@ def _document_novelties(
     chunks, n = data.chunks, len(data.chunks.documents)
     values, counts = chunk_novelties(data.highest_similarity), data.chunks.counts
     undefined = np.full(n, np.nan)
-    mean, least = document_means(values, chunks.owner, n), document_minimums(values, chunks.owner, n)
+    mean, lowest = document_means(values, chunks.owner, n), document_minimums(values, chunks.owner, n)
     lexical = undefined if overlap is None else overlap.new_share
     ranks = {
         name: undefined if _has_too_few_known(reference) else percentile_ranks(novelty, reference[name])
-        for name, novelty in (("mean", mean), ("least", least), ("lexical", lexical))
+        for name, novelty in (("mean", mean), ("least", lowest), ("lexical", lexical))
     }
     starts = np.concatenate([[0], np.cumsum(counts)])
     novelties = []
@@ -349,7 +349,7 @@ def _document_novelties(
                 document.id,
                 int(counts[i]),
                 float(mean[i]),
-                float(least[i]),
+                float(lowest[i]),
                 float(lexical[i]),
                 percentile=float(ranks["mean"][i]),
                 least_percentile=float(ranks["least"][i]),

@@ -53,8 +53,8 @@ class TokenRowMap:
         """Return which texts cannot be restored from their rows."""
         is_lost = []
         for text, rows, numbers in zip(texts, encoded, self.tokenizer.encode(texts), strict=True):
-            gone = self.seen is not None and bool((rows == UNSEEN_TOKEN).any())
-            is_lost.append(gone or self.tokenizer.decode(numbers) != text)
+            has_unseen = self.seen is not None and bool((rows == UNSEEN_TOKEN).any())
+            is_lost.append(has_unseen or self.tokenizer.decode(numbers) != text)
         return is_lost
 
     def _to_rows(self, numbers: Sequence[int]) -> TokenIds:
