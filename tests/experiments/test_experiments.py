@@ -572,7 +572,7 @@ def test_cli_run_experiment_file_writes_expected_files(tmp_path):
     [
         ("dataset = ", "cannot be read"),
         ('dataset = "pydocs"', "missing `systems`"),
-        ('dataset = "pydocs"\nsystems = ["bm25"]\nreapeats = 3', "unknown setting `reapeats` in FILE"),
+        ('dataset = "pydocs"\nsystems = ["bm25"]\nreapeats = 3', "unknown setting `reapeats` of FILE"),
         ('dataset = "pydocs"\nsystems = ["bm25"]\nk = "ten"', "`k` must be int, got 'ten'"),
         ('dataset = "pydocs"\nsystems = ["bm25"]\nk = 0', "k must be between 1 and 10,000,000, got 0"),
         ('dataset = "pydocs"\n[systems]\nx = 3', "the system `x` must be a table, got 3"),
