@@ -55,7 +55,7 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/compare.py
 	$(BIN)/python benchmarks/report.py
-	$(BIN)/python benchmarks/truth.py
+	$(BIN)/python benchmarks/exact_neighbours.py
 	$(BIN)/python benchmarks/judges.py
 	$(BIN)/python benchmarks/lint.py
 	$(BIN)/python benchmarks/novelty.py

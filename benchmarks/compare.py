@@ -1,4 +1,7 @@
-"""What a comparison costs: 10,000 resamples of 1,000 queries for 10 measures, beside scipy doing the same."""
+"""Measure the time of a comparison, and of the same resampling with scipy.
+
+10,000 resamples of 1,000 queries for 10 measures, on one core. Writes COMPARE.md.
+"""
 
 from __future__ import annotations
 
@@ -26,38 +29,39 @@ from ragauge.stats.system_pairs import SystemPair, compare_pairs
 QUERIES, MEASURES, ROUNDS, REPEATS = 1000, 10, 10_000, 5
 
 
-def seconds(work: Callable[[], object]) -> float:
-    taken = []
+def measure_seconds(work: Callable[[], object]) -> float:
+    """Return the median time of REPEATS calls, in seconds."""
+    times = []
     for _ in range(REPEATS):
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
-        taken.append(time.perf_counter() - began)
-    return statistics.median(taken)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
 def main() -> None:
     rng = np.random.default_rng(0)
-    base, mine = rng.random((2, QUERIES, MEASURES))
-    gaps = mine - base
+    baseline, system = rng.random((2, QUERIES, MEASURES))
+    differences = system - baseline
     queries = [str(i) for i in range(QUERIES)]
-    pairs = [SystemPair(f"m{j}", "a", "b", queries, base[None, :, j], mine[None, :, j]) for j in range(MEASURES)]
+    pairs = [SystemPair(f"m{j}", "a", "b", queries, baseline[None, :, j], system[None, :, j]) for j in range(MEASURES)]
     rows = [
         (
-            "all of `compare`: interval, four tests, effects, power",
-            seconds(lambda: compare_pairs(pairs, ComparisonSettings())),
+            "all of `compare`: interval, four tests, effect sizes, power",
+            measure_seconds(lambda: compare_pairs(pairs, ComparisonSettings())),
             None,
         ),
         (
             "BCa intervals",
-            seconds(lambda: bca_interval(gaps, bootstrap_means(gaps, ROUNDS), 0.95)),
-            seconds(lambda: stats.bootstrap((gaps,), np.mean, n_resamples=ROUNDS, batch=100, rng=0)),
+            measure_seconds(lambda: bca_interval(differences, bootstrap_means(differences, ROUNDS), 0.95)),
+            measure_seconds(lambda: stats.bootstrap((differences,), np.mean, n_resamples=ROUNDS, batch=100, rng=0)),
         ),
         (
             "randomisation tests",
-            seconds(lambda: randomisation_test(gaps, rounds=ROUNDS)),
-            seconds(
+            measure_seconds(lambda: randomisation_test(differences, rounds=ROUNDS)),
+            measure_seconds(
                 lambda: stats.permutation_test(
-                    (mine, base), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples",
+                    (system, baseline), lambda x, y, axis: np.mean(x - y, axis=axis), permutation_type="samples",
                     n_resamples=ROUNDS, vectorized=True, batch=100, axis=0, rng=0,
                 )
             ),
@@ -65,17 +69,17 @@ def main() -> None:
     ]  # fmt: skip
     machine = provenance()["machine"]
     lines = [
-        "# What a comparison costs",
+        "# Cost of a comparison",
         "",
         f"{ROUNDS:,} resamples, {QUERIES:,} queries, {MEASURES} measures, one core ({machine['processor']}), Python "
         f"{platform.python_version()}, NumPy {np.__version__}, scipy {scipy.__version__}. Median of {REPEATS}.",
         "",
-        "| what | ragauge, s | scipy, s | ratio |",
+        "| computation | ragauge, s | scipy, s | ratio |",
         "|---|---:|---:|---:|",
     ]
-    for what, ours, theirs in rows:
-        rest = " | |" if theirs is None else f" {theirs:.2f} | {theirs / ours:.0f}x |"
-        lines.append(f"| {what} | {ours:.2f} |{rest}")
+    for computation, ragauge_seconds, scipy_seconds in rows:
+        cells = " | |" if scipy_seconds is None else f" {scipy_seconds:.2f} | {scipy_seconds / ragauge_seconds:.0f}x |"
+        lines.append(f"| {computation} | {ragauge_seconds:.2f} |{cells}")
     text = "\n".join(lines) + "\n"
     print(text)
     (Path(__file__).parent / "COMPARE.md").write_text(text)

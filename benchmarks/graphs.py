@@ -1,8 +1,9 @@
-"""What walking costs: milliseconds of a query by retriever, on 500, 5,000 and 50,000 documents, beside the peers.
+"""Measure the latency of graph retrievers, and of PageRank in other libraries.
 
-Writes GRAPHS.md. Documents are random vectors in groups of about 25, each linked to some of its group and to a few from
-anywhere. To embed a query is to look its vector up, so that nothing but the search is timed. networkx and rustworkx
-compute the same personalised PageRank from the same seeds, with the graph made before the clock starts.
+Writes GRAPHS.md for 500, 5,000 and 50,000 documents. Documents are random vectors in groups of about 25; each is linked
+to some of its group and to a few random documents. The embedder only looks up the vector of a query, so that only the
+search is timed. networkx and rustworkx compute the same personalised PageRank from the same seeds, on graphs that are
+built before the timing starts.
 
     python benchmarks/graphs.py [sizes]
 """
@@ -35,14 +36,14 @@ SIZES = (500, 5_000, 50_000)
 DIMENSIONS = 256
 QUERIES = 100
 K = 20
-PATIENCE = 20.0
-"""Seconds after which a retriever is asked no more queries."""
+MAX_SECONDS = 20.0
+"""Time in seconds after which a retriever gets no further queries."""
 
 
-class Known:
-    """Texts are the numbers of vectors."""
+class LookupEmbedder:
+    """Embedder of texts that are row numbers of given vectors."""
 
-    name = "known"
+    name = "lookup"
 
     def __init__(self, vectors: Vectors) -> None:
         self._vectors = vectors
@@ -51,118 +52,127 @@ class Known:
         return self._vectors[[int(text) for text in texts]]
 
 
-class Drawn:
-    """Six links of each document within its group, and two to anywhere."""
+class RandomLinker:
+    """Linker of each document to six of its group and two random ones."""
 
-    name = "drawn"
+    name = "random"
 
     def __init__(self, groups: Any) -> None:
         self._groups = groups
 
-    def link(self, documents: Sequence[Document], vectors: Vectors) -> LinkArrays:  # noqa: ARG002 - not by nearness
+    def link(self, documents: Sequence[Document], vectors: Vectors) -> LinkArrays:  # noqa: ARG002 - not by similarity
         rng, n = np.random.default_rng(1), len(documents)
         order = np.argsort(self._groups[:n], kind="stable")
         near = order[(np.argsort(order)[:, None] + rng.integers(1, 12, (n, 6))) % n]
-        others = np.concatenate([near, rng.integers(0, n, (n, 2))], axis=1)
-        return LinkArrays(np.repeat(np.arange(n), 8), others.ravel(), rng.uniform(0.2, 1.0, 8 * n))
+        targets = np.concatenate([near, rng.integers(0, n, (n, 2))], axis=1)
+        return LinkArrays(np.repeat(np.arange(n), 8), targets.ravel(), rng.uniform(0.2, 1.0, 8 * n))
 
 
-def terrain(n: int) -> LinkedCorpus:
-    """Documents by number; the queries come after them."""
+def generate_corpus(n: int) -> LinkedCorpus:
+    """Generate n documents; texts are row numbers, and queries are the next rows."""
     rng = np.random.default_rng(0)
     groups = rng.integers(0, n // 25, n + QUERIES)
     centres = rng.standard_normal((n // 25, DIMENSIONS), dtype=np.float32)
     vectors = centres[groups] + rng.standard_normal((n + QUERIES, DIMENSIONS), dtype=np.float32)
-    return LinkedCorpus([Document(f"d{i}", str(i)) for i in range(n)], Known(vectors), [Drawn(groups)])
+    return LinkedCorpus([Document(f"d{i}", str(i)) for i in range(n)], LookupEmbedder(vectors), [RandomLinker(groups)])
 
 
-def retrievers(ground: LinkedCorpus) -> dict[str, Callable[[str], Any]]:
-    """What is measured, by name."""
-    dense = DenseRetriever(ground.documents, ground.embedder, ExactStore())
-    ours: dict[str, Any] = {
+def build_retrievers(corpus: LinkedCorpus) -> dict[str, Callable[[str], Any]]:
+    """Return the search functions to be measured, by name."""
+    dense = DenseRetriever(corpus.documents, corpus.embedder, ExactStore())
+    retrievers: dict[str, Any] = {
         "dense": dense,
-        "pagerank": PageRank(ground),
-        "graphflow": GraphFlow(ground),
-        "swarm": Swarm(ground),
-        "swarm(leap=0.2)": Swarm(ground, colony=AntColony(leap=0.2)),
-        "swarm(router=true)": Swarm(ground, settings=SwarmSettings(router=True)),
-        "dense + swarm reranker, depth 50": RerankingPipeline(dense, [SwarmReranker(ground)]),
-        "the same with bridges": RerankingPipeline(dense, [SwarmReranker(ground, bridges=True)]),
+        "pagerank": PageRank(corpus),
+        "graphflow": GraphFlow(corpus),
+        "swarm": Swarm(corpus),
+        "swarm(leap=0.2)": Swarm(corpus, colony=AntColony(leap=0.2)),
+        "swarm(router=true)": Swarm(corpus, settings=SwarmSettings(router=True)),
+        "dense + swarm reranker, depth 50": RerankingPipeline(dense, [SwarmReranker(corpus)]),
+        "dense + swarm reranker with bridges, depth 50": RerankingPipeline(
+            dense, [SwarmReranker(corpus, bridges=True)]
+        ),
     }
-    return {name: partial(one.search, k=K) for name, one in ours.items()} | peers(ground)
+    searches = {name: partial(retriever.search, k=K) for name, retriever in retrievers.items()}
+    return searches | build_peers(corpus)
 
 
-def peers(ground: LinkedCorpus) -> dict[str, Callable[[str], Any]]:
-    """PageRank by others, from the ten documents most like the query."""
+def build_peers(corpus: LinkedCorpus) -> dict[str, Callable[[str], Any]]:
+    """Return the PageRank functions of other libraries.
+
+    Seeds are the ten documents most similar to the query.
+    """
     import networkx
     import rustworkx
 
-    theirs, directed = ground.graph.to_networkx(), ground.graph.to_rustworkx().to_directed()
+    networkx_graph, rustworkx_graph = corpus.graph.to_networkx(), corpus.graph.to_rustworkx().to_directed()
 
-    def seeds(query: str) -> dict[int, float]:
-        likeness = ground.similarities(query)
-        rows = find_top_k(likeness, 10)
-        starts = np.exp((likeness[rows] - likeness[rows[0]]) / 0.05)
-        return dict(zip(rows.tolist(), (starts / starts.sum()).tolist(), strict=True))
+    def find_seeds(query: str) -> dict[int, float]:
+        similarities = corpus.similarities(query)
+        rows = find_top_k(similarities, 10)
+        weights = np.exp((similarities[rows] - similarities[rows[0]]) / 0.05)
+        return dict(zip(rows.tolist(), (weights / weights.sum()).tolist(), strict=True))
 
-    names = ground.graph.ids
-    enough = 1e-8 / len(names)  # both multiply it with the number of nodes; ours does not
+    names = corpus.graph.ids
+    tolerance = 1e-8 / len(names)  # both libraries multiply it by the number of nodes; ragauge does not
 
-    def by_networkx(query: str) -> Any:
-        starts = {names[row]: one for row, one in seeds(query).items()}
-        return networkx.pagerank(theirs, personalization=starts, tol=enough, max_iter=200)
+    def search_with_networkx(query: str) -> Any:
+        seeds = {names[row]: weight for row, weight in find_seeds(query).items()}
+        return networkx.pagerank(networkx_graph, personalization=seeds, tol=tolerance, max_iter=200)
 
-    def by_rustworkx(query: str) -> Any:
-        starts = seeds(query)
-        return rustworkx.pagerank(directed, weight_fn=float, personalization=starts, tol=enough, max_iter=200)
+    def search_with_rustworkx(query: str) -> Any:
+        seeds = find_seeds(query)
+        return rustworkx.pagerank(rustworkx_graph, weight_fn=float, personalization=seeds, tol=tolerance, max_iter=200)
 
-    return {"peer: networkx pagerank": by_networkx, "peer: rustworkx pagerank": by_rustworkx}
+    return {"networkx pagerank": search_with_networkx, "rustworkx pagerank": search_with_rustworkx}
 
 
-def timed(ask: Callable[[str], Any], n: int) -> tuple[float, float, int]:
-    """Milliseconds, median and p95, and of how many queries."""
-    for number in range(n, n + 3):
-        ask(str(number))
+def measure_latency(search: Callable[[str], Any], n: int) -> tuple[float, float, int]:
+    """Return the median and p95 latency in milliseconds, and the number of queries.
+
+    `n` is the row of the first query.
+    """
+    for row in range(n, n + 3):
+        search(str(row))
     times: list[float] = []
     began = time.perf_counter()
-    for number in range(n, n + QUERIES):
+    for row in range(n, n + QUERIES):
         start = time.perf_counter()
-        ask(str(number))
+        search(str(row))
         times.append(1e3 * (time.perf_counter() - start))
-        if time.perf_counter() - began > PATIENCE:
+        if time.perf_counter() - began > MAX_SECONDS:
             break
     return float(np.median(times)), float(np.percentile(times, 95)), len(times)
 
 
 def main() -> None:
-    """Measure, print, write."""
-    sizes = [int(one) for one in sys.argv[1:]] or SIZES
+    sizes = [int(argument) for argument in sys.argv[1:]] or SIZES
     facts = provenance()
     machine = facts["machine"]
     rows: dict[str, list[str]] = {}
-    links, fewer = [], False
+    links, is_incomplete = [], False
     for n in sizes:
-        ground = terrain(n)
-        links.append(f"{ground.graph.links:,}")
-        for name, ask in retrievers(ground).items():
-            p50, p95, asked = timed(ask, n)
-            fewer |= asked < QUERIES
-            rows.setdefault(name, []).append(f"{p50:.2f} | {p95:.2f}" + (f" ({asked})" if asked < QUERIES else ""))
-            print(f"{n:,} {name}: {rows[name][-1]}", flush=True)
+        corpus = generate_corpus(n)
+        links.append(f"{corpus.graph.links:,}")
+        for name, search in build_retrievers(corpus).items():
+            p50, p95, n_queries = measure_latency(search, n)
+            is_incomplete |= n_queries < QUERIES
+            cells = f"{p50:.2f} | {p95:.2f}" + (f" ({n_queries})" if n_queries < QUERIES else "")
+            rows.setdefault(name, []).append(cells)
+            print(f"{n:,} {name}: {cells}", flush=True)
     lines = [
-        "# What walking costs",
+        "# Latency of graph retrievers",
         "",
-        f"On {machine['cores']} cores ({machine['processor']}), Python {facts['python']}, one query at a time: "
-        f"milliseconds of {QUERIES} queries for {K} documents, of {DIMENSIONS} dimensions, "
-        f"over {', '.join(links[:-1])}{' and ' if links[1:] else ''}{links[-1]} links. Made by "
-        "`python benchmarks/graphs.py`. Budgets are the defaults: 800 moves a query for graphflow and every swarm.",
+        f"On {machine['cores']} cores ({machine['processor']}), Python {facts['python']}, one query at a time: latency "
+        f"in milliseconds over {QUERIES} queries, {K} documents per query, {DIMENSIONS} dimensions, "
+        f"{', '.join(links[:-1])}{' and ' if links[1:] else ''}{links[-1]} links. Generated by "
+        "`python benchmarks/graphs.py`. Budgets are the defaults: 800 moves per query for graphflow and every swarm.",
         "",
-        f"| retriever | {' | '.join(f'{n:,}: p50 | p95' for n in sizes)} |",
+        f"| retriever | {' | '.join(f'{n:,} documents: p50 | p95' for n in sizes)} |",
         f"|---|{'---:|---:|' * len(sizes)}",
         *(f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()),
     ]
-    if fewer:
-        lines += ["", f"In brackets: of so many queries, where {PATIENCE:g} seconds did not do for all."]
+    if is_incomplete:
+        lines += ["", f"In brackets: number of queries completed in {MAX_SECONDS:g} seconds, if not all."]
     (HERE / "GRAPHS.md").write_text("\n".join(lines) + "\n")
 
 

@@ -1,9 +1,10 @@
-"""What judging costs: calls, tokens, wall time and processor time for four measures, beside ragas and DeepEval.
+"""Measure the cost of judging with ragauge, ragas and DeepEval.
 
-Writes JUDGES.md. A server on this machine speaks OpenAI's protocol and takes 50 ms a reply, in a process of its own.
-It obeys whatever schema it is given and knows nothing, so the scores mean nothing and are not shown; what is counted is
-the work. The peers run in an environment of their own (`--peers PYTHON`; `make bench` makes one), because they ask for
-other versions of what is used here; without it they are left out.
+Counts calls, tokens, wall-clock time and CPU time, and writes JUDGES.md. A local server in a process of its own speaks
+the OpenAI protocol and takes 50 ms per reply. It fills any given schema with arbitrary values, so the scores mean
+nothing and are not shown; only the work is counted. The other tools run in a separate environment (`--peers PYTHON`;
+`make bench` creates one), because they need other versions of the same libraries. Without that environment they are
+omitted.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,26 +34,29 @@ WORDS = (
     "river harbour tower stone bridge winter market glass copper engine signal captain letter island forest paper "
     "colour number garden window summer morning station village"
 )
-LATENCY = 0.05
+LATENCY_S = 0.05
 
 
-def samples(n: int, contexts: int) -> list[dict[str, Any]]:
-    """Answers of four sentences, references of three, chunks of six; the same every time."""
-    chance = random.Random(0)
+def generate_samples(n: int, n_contexts: int) -> list[dict[str, Any]]:
+    """Generate samples from a fixed seed.
+
+    Answers have four sentences, references three, and contexts six.
+    """
+    rng = random.Random(0)
     words = WORDS.split()
 
-    def text(sentences: int) -> str:
+    def text(n_sentences: int) -> str:
         return " ".join(
-            f"{' '.join(chance.choice(words) for _ in range(14)).capitalize()} {chance.randrange(1000)}."
-            for _ in range(sentences)
+            f"{' '.join(rng.choice(words) for _ in range(14)).capitalize()} {rng.randrange(1000)}."
+            for _ in range(n_sentences)
         )
 
     return [
         {
             "id": f"s{i}",
-            "question": f"What is known about the {chance.choice(words)} and the {chance.choice(words)} of {i}?",
+            "question": f"What is known about the {rng.choice(words)} and the {rng.choice(words)} of {i}?",
             "answer": text(4),
-            "contexts": [text(6) for _ in range(contexts)],
+            "contexts": [text(6) for _ in range(n_contexts)],
             "reference": text(3),
         }
         for i in range(n)
@@ -59,11 +64,11 @@ def samples(n: int, contexts: int) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def server(*traits: str) -> Iterator[str]:
-    """The address of a server that takes its time."""
-    command = [sys.executable, str(HERE.parent / "tests" / "helpers" / "chat_server.py"), "--latency", str(LATENCY)]
+def run_server() -> Iterator[str]:
+    """Run a chat server with a latency of LATENCY_S, and yield its address."""
+    script = HERE.parent / "tests" / "helpers" / "chat_server.py"
     process = subprocess.Popen(
-        [*command, *(part for trait in traits for part in ("--trait", trait))], stdout=subprocess.PIPE, text=True
+        [sys.executable, str(script), "--latency", str(LATENCY_S)], stdout=subprocess.PIPE, text=True
     )
     try:
         if process.stdout is None:
@@ -74,80 +79,84 @@ def server(*traits: str) -> Iterator[str]:
         process.wait()
 
 
-def stats(url: str) -> dict[str, Any]:
-    """What the server was asked."""
+def fetch_stats(url: str) -> dict[str, Any]:
+    """Return the counts of calls and tokens of the server."""
     with urllib.request.urlopen(url.replace("/v1", "/stats")) as reply:
-        found: dict[str, Any] = json.load(reply)
-    return found
+        stats: dict[str, Any] = json.load(reply)
+    return stats
 
 
-def ours(url: str, rows: list[dict[str, Any]], concurrency: int, folder: str) -> dict[str, Any]:
-    """The four measures, with every reply kept on disk."""
-    began, cpu = time.perf_counter(), time.process_time()
-    found = judge_unsaved(
-        rows,
+def judge_with_ragauge(url: str, samples: list[dict[str, Any]], concurrency: int, folder: str) -> dict[str, Any]:
+    """Judge the four measures, with every reply saved on disk."""
+    start, cpu = time.perf_counter(), time.process_time()
+    judged = judge_unsaved(
+        samples,
         MEASURES,
         chat=f"openai:test@{url}",
         folder=folder,
         workers=concurrency,
         embedder="words",
     )
-    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    return {"seconds": seconds, "cpu": cpu, "scored": min(found.scores.n.values())}
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    return {"seconds": seconds, "cpu": cpu, "scored": min(judged.scores.n.values())}
 
 
-def sdk(url: str, rows: list[dict[str, Any]], concurrency: int) -> dict[str, Any]:
-    """The SDK alone: as many typed calls about as long, read by nobody and kept nowhere."""
+def call_with_sdk(url: str, samples: list[dict[str, Any]], concurrency: int) -> dict[str, Any]:
+    """Make as many calls as ragauge with the openai SDK alone.
+
+    Prompts have a similar length. Replies are neither parsed nor saved.
+    """
     import openai
 
-    async def work() -> None:
-        left = iter([text for row in rows for text in [" ".join(row["contexts"])] * 5])
+    async def make_calls() -> None:
+        prompts = iter([text for sample in samples for text in [" ".join(sample["contexts"])] * 5])
         async with openai.AsyncOpenAI(api_key="x", base_url=url, max_retries=0) as client:
 
             async def worker() -> None:
-                for text in left:
-                    messages: Any = [{"role": "user", "content": text}]
+                for prompt in prompts:
+                    messages: Any = [{"role": "user", "content": prompt}]
                     await client.chat.completions.create(model="test", messages=messages, temperature=0)
 
             await asyncio.gather(*(worker() for _ in range(concurrency)))
 
-    began, cpu = time.perf_counter(), time.process_time()
-    asyncio.run(work())
-    return {"seconds": time.perf_counter() - began, "cpu": time.process_time() - cpu, "scored": 0}
+    start, cpu = time.perf_counter(), time.process_time()
+    asyncio.run(make_calls())
+    return {"seconds": time.perf_counter() - start, "cpu": time.process_time() - cpu, "scored": 0}
 
 
-def measured(name: str, work: Any) -> dict[str, Any]:
-    """What a tool did, and what the server saw of it."""
-    with server() as url:
-        found: dict[str, Any] = work(url)
-        return {"name": name, **found, **stats(url)}
+def measure_tool(name: str, judge: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """Run one tool with a new server; return its times and the server's counts."""
+    with run_server() as url:
+        measurements = judge(url)
+        return {"name": name, **measurements, **fetch_stats(url)}
 
 
-def peer(which: str, python: str, file: str, concurrency: int) -> Any:
-    """Another tool, in its own environment."""
+def judge_with_peer(tool: str, python: str, file: str, concurrency: int) -> Callable[[str], dict[str, Any]]:
+    """Return a function that judges the samples of a file with another tool."""
 
-    def work(url: str) -> dict[str, Any]:
+    def judge(url: str) -> dict[str, Any]:
         done = subprocess.run(
-            [python, str(HERE / "judges_peers.py"), which, url, file, str(concurrency)],
+            [python, str(HERE / "judges_peers.py"), tool, url, file, str(concurrency)],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True, cwd=tempfile.gettempdir(),
         )  # fmt: skip
-        found: dict[str, Any] = json.loads(done.stdout)
-        return {**found, "scored": min(n for _, n in found["means"].values())}
+        measurements: dict[str, Any] = json.loads(done.stdout)
+        return {**measurements, "scored": min(n for _, n in measurements["means"].values())}
 
-    return work
+    return judge
 
 
-def table(rows: list[dict[str, Any]], n: int, concurrency: int) -> list[str]:
-    """The figures as Markdown."""
+def build_table(rows: list[dict[str, Any]], n_samples: int, concurrency: int) -> list[str]:
+    """Return a Markdown table with one row per tool."""
     lines = [
-        "| | calls | calls a sample | prompt tokens | reply tokens | wall | of the ideal | CPU a call | scored |",
+        "| tool | calls | calls per sample | prompt tokens | reply tokens | wall-clock time | ideal / measured time "
+        "| CPU time per call | scored samples |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
-        ideal = row["calls"] * LATENCY / concurrency
-        scored = f"{row['scored']} of {n}" if row["scored"] else ""
+        ideal = row["calls"] * LATENCY_S / concurrency
+        scored = f"{row['scored']} of {n_samples}" if row["scored"] else ""
         lines.append(
-            f"| {row['name']} | {row['calls']:,} | {row['calls'] / n:.1f} | {row['prompt_tokens']:,} "
+            f"| {row['name']} | {row['calls']:,} | {row['calls'] / n_samples:.1f} | {row['prompt_tokens']:,} "
             f"| {row['completion_tokens']:,} | {row['seconds']:.1f} s | {ideal / row['seconds']:.0%} "
             f"| {1000 * row['cpu'] / row['calls']:.2f} ms | {scored} |"
         )
@@ -156,37 +165,42 @@ def table(rows: list[dict[str, Any]], n: int, concurrency: int) -> list[str]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--samples", type=int, default=200)
-    parser.add_argument("--contexts", type=int, default=5)
-    parser.add_argument("--peers", default=str(HERE.parent / ".venv-peers" / "bin" / "python"))
-    given = parser.parse_args()
+    parser.add_argument("--samples", type=int, default=200, help="number of samples")
+    parser.add_argument("--contexts", type=int, default=5, help="number of contexts per sample")
+    parser.add_argument(
+        "--peers",
+        default=str(HERE.parent / ".venv-peers" / "bin" / "python"),
+        help="Python of the environment with ragas and DeepEval",
+    )
+    args = parser.parse_args()
     os.environ.setdefault("OPENAI_API_KEY", "x")
-    data = samples(given.samples, given.contexts)
+    samples = generate_samples(args.samples, args.contexts)
     machine = provenance()["machine"]
     lines = [
-        "# What judging costs",
+        "# Cost of judging",
         "",
         f"On {machine['cores']} cores ({machine['processor']}), Python {sys.version.split()[0]}: "
-        f"{given.samples} samples of {given.contexts} contexts, four measures, a server that takes "
-        f"{LATENCY * 1000:.0f} ms a reply. The ideal is calls x latency / calls at a time; CPU is all of the client's "
-        "process, over its calls. ragauge keeps every reply on disk; the SDK alone makes as many typed calls, about as "
-        "long.",
+        f"{args.samples} samples with {args.contexts} contexts each, four measures, a server that takes "
+        f"{LATENCY_S * 1000:.0f} ms per reply. The ideal time is calls x latency / concurrent calls. CPU time is that "
+        "of the whole client process. ragauge saves every reply on disk. The openai SDK alone makes as many calls as "
+        "ragauge, with prompts of similar length.",
     ]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "samples.jsonl"
-        file.write_text("".join(json.dumps(row) + "\n" for row in data))
-        with server() as url:  # once before the clock, so that no import is timed
-            ours(url, data[:2], 2, f"{folder}/warm")
+        file.write_text("".join(json.dumps(sample) + "\n" for sample in samples))
+        with run_server() as url:  # untimed, so that imports are not measured
+            judge_with_ragauge(url, samples[:2], 2, f"{folder}/warm")
         for concurrency in (16, 64):
-            found = [
-                measured("ragauge", lambda url, c=concurrency: ours(url, data, c, f"{folder}/{c}")),
-                measured("the openai SDK alone", lambda url, c=concurrency: sdk(url, data, c)),
-            ]
-            python = str(Path(given.peers).absolute())
+            ragauge = partial(
+                judge_with_ragauge, samples=samples, concurrency=concurrency, folder=f"{folder}/{concurrency}"
+            )
+            sdk = partial(call_with_sdk, samples=samples, concurrency=concurrency)
+            rows = [measure_tool("ragauge", ragauge), measure_tool("openai SDK alone", sdk)]
+            python = str(Path(args.peers).absolute())
             if Path(python).exists():
-                for which in ("ragas", "deepeval"):
-                    found.append(measured(which, peer(which, python, str(file), concurrency)))
-            lines += ["", f"## {concurrency} calls at a time", "", *table(found, given.samples, concurrency)]
+                for tool in ("ragas", "deepeval"):
+                    rows.append(measure_tool(tool, judge_with_peer(tool, python, str(file), concurrency)))
+            lines += ["", f"## {concurrency} concurrent calls", "", *build_table(rows, args.samples, concurrency)]
     text = "\n".join(lines) + "\n"
     print(text)
     HERE.joinpath("JUDGES.md").write_text(text)

@@ -1,7 +1,8 @@
-"""What another tool makes of the same samples and the same endpoint; run by `judges.py` in the peers' own environment.
+"""Judge samples with another tool, in an environment of its own.
 
-`python judges_peers.py ragas|deepeval URL SAMPLES.jsonl CONCURRENCY` prints a line of JSON: seconds, processor seconds,
-and the mean of each measure with how many samples it is over. Each imports its library before the clock starts.
+`python judges_peers.py ragas|deepeval URL SAMPLES.jsonl CONCURRENCY` prints a line of JSON: wall-clock seconds, CPU
+seconds, and for each measure the mean and the number of scored samples. Libraries are imported before the timing
+starts. `judges.py` starts this script.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ os.environ.update(
 )
 
 
-def with_ragas(url: str, rows: list[dict[str, Any]], concurrency: int) -> dict[str, Any]:
-    """ragas: the four classic metrics, by LangChain's client, which is what its own documentation shows."""
+def judge_with_ragas(url: str, samples: list[dict[str, Any]], concurrency: int) -> dict[str, Any]:
+    """Judge with the four classic metrics of ragas.
+
+    The client is that of LangChain, as in the documentation of ragas.
+    """
     from langchain_openai import ChatOpenAI, OpenAIEmbeddings
     from ragas import EvaluationDataset, RunConfig, evaluate
     from ragas.embeddings import LangchainEmbeddingsWrapper
@@ -38,17 +42,17 @@ def with_ragas(url: str, rows: list[dict[str, Any]], concurrency: int) -> dict[s
     data = EvaluationDataset.from_list(
         [
             {
-                "user_input": row["question"],
-                "response": row["answer"],
-                "retrieved_contexts": row["contexts"],
-                "reference": row["reference"],
+                "user_input": sample["question"],
+                "response": sample["answer"],
+                "retrieved_contexts": sample["contexts"],
+                "reference": sample["reference"],
             }
-            for row in rows
+            for sample in samples
         ]
     )
     metrics = [Faithfulness(), LLMContextPrecisionWithReference(), LLMContextRecall(), ResponseRelevancy()]
-    began, cpu = time.perf_counter(), time.process_time()
-    found = evaluate(
+    start, cpu = time.perf_counter(), time.process_time()
+    result = evaluate(
         data,
         metrics,
         llm=llm,
@@ -57,8 +61,8 @@ def with_ragas(url: str, rows: list[dict[str, Any]], concurrency: int) -> dict[s
         show_progress=False,
         raise_exceptions=False,
     )
-    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    columns = found.to_pandas()
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    columns = result.to_pandas()
     means = {}
     for metric in metrics:
         values = [float(value) for value in columns[metric.name] if not math.isnan(value)]
@@ -66,8 +70,11 @@ def with_ragas(url: str, rows: list[dict[str, Any]], concurrency: int) -> dict[s
     return {"seconds": seconds, "cpu": cpu, "means": means}
 
 
-def with_deepeval(url: str, rows: list[dict[str, Any]], concurrency: int) -> dict[str, Any]:
-    """DeepEval: its four metrics of the same aim, without reasons, which would be one more call each."""
+def judge_with_deepeval(url: str, samples: list[dict[str, Any]], concurrency: int) -> dict[str, Any]:
+    """Judge with the four corresponding metrics of DeepEval.
+
+    Reasons are off, because each needs one more call.
+    """
     from deepeval import evaluate
     from deepeval.evaluate import AsyncConfig, CacheConfig, DisplayConfig, ErrorConfig
     from deepeval.metrics import (
@@ -80,42 +87,42 @@ def with_deepeval(url: str, rows: list[dict[str, Any]], concurrency: int) -> dic
     from deepeval.test_case import LLMTestCase
 
     model = GPTModel(model="gpt-4o-mini", base_url=url, api_key="x", temperature=0)
-    kinds = (FaithfulnessMetric, ContextualPrecisionMetric, ContextualRecallMetric, AnswerRelevancyMetric)
+    metric_types = (FaithfulnessMetric, ContextualPrecisionMetric, ContextualRecallMetric, AnswerRelevancyMetric)
     cases = [
         LLMTestCase(
-            input=row["question"],
-            actual_output=row["answer"],
-            expected_output=row["reference"],
-            retrieval_context=row["contexts"],
+            input=sample["question"],
+            actual_output=sample["answer"],
+            expected_output=sample["reference"],
+            retrieval_context=sample["contexts"],
         )
-        for row in rows
+        for sample in samples
     ]
-    began, cpu = time.perf_counter(), time.process_time()
-    found = evaluate(
+    start, cpu = time.perf_counter(), time.process_time()
+    result = evaluate(
         cases,
-        [kind(model=model, include_reason=False, async_mode=True) for kind in kinds],
+        [metric_type(model=model, include_reason=False, async_mode=True) for metric_type in metric_types],
         async_config=AsyncConfig(run_async=True, max_concurrent=concurrency),
         display_config=DisplayConfig(show_indicator=False, print_results=False),
         cache_config=CacheConfig(write_cache=False, use_cache=False),
         error_config=ErrorConfig(ignore_errors=True),
     )
-    seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    values: dict[str, list[float]] = {}
-    for result in found.test_results:
-        for metric in result.metrics_data or []:
-            values.setdefault(metric.name, [])
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    scores: dict[str, list[float]] = {}
+    for test_result in result.test_results:
+        for metric in test_result.metrics_data or []:
+            scores.setdefault(metric.name, [])
             if metric.score is not None and not math.isnan(metric.score) and metric.error is None:
-                values[metric.name].append(metric.score)
-    means = {name: [sum(some) / len(some) if some else None, len(some)] for name, some in values.items()}
+                scores[metric.name].append(metric.score)
+    means = {name: [sum(values) / len(values) if values else None, len(values)] for name, values in scores.items()}
     return {"seconds": seconds, "cpu": cpu, "means": means}
 
 
 if __name__ == "__main__":
-    which, url, path, concurrency = sys.argv[1:]
+    tool, url, path, concurrency = sys.argv[1:]
     with open(path, encoding="utf-8") as file:
-        rows = [json.loads(line) for line in file]
-    work = {"ragas": with_ragas, "deepeval": with_deepeval}[which]
-    out = os.dup(1)
-    os.dup2(2, 1)  # whatever the library prints goes to standard error
-    result = work(url, rows, int(concurrency))
-    os.write(out, (json.dumps(result) + "\n").encode())
+        samples = [json.loads(line) for line in file]
+    judge = {"ragas": judge_with_ragas, "deepeval": judge_with_deepeval}[tool]
+    stdout = os.dup(1)
+    os.dup2(2, 1)  # redirect the output of the library to standard error
+    result = judge(url, samples, int(concurrency))
+    os.write(stdout, (json.dumps(result) + "\n").encode())

@@ -1,8 +1,9 @@
-"""What lint costs: seconds of each check, memory, and how many planted near-duplicates are found, up to 100,000 chunks.
+"""Measure lint on up to 100,000 chunks.
 
-Writes LINT.md. The chunks are sentences of Python's own documentation, drawn anew for each, so that no two are alike by
-chance; then near-duplicates (a word or two are other ones) and copies are planted. Each size is a process of its own,
-because the memory is its peak.
+Measures the time of each check, memory, and how many planted near-duplicates are found. Writes LINT.md. Chunks are
+random sentences of the Python documentation, so that no two are similar by chance. Then near-duplicates (one or two
+words replaced) and copies are planted. Each size runs in a separate process, because the peak memory is that of a
+process.
 """
 
 from __future__ import annotations
@@ -25,97 +26,103 @@ from ragauge.runs.folder import provenance
 
 HERE = Path(__file__).parent
 SIZES = (25_000, 50_000, 100_000)
-PLANTED = 0.05
-"""Of the chunks are nearly another, and a tenth of that are another."""
+PLANTED_SHARE = 0.05
+"""Share of chunks that become near-duplicates; a tenth of them are copies."""
 
 
-def chunks(n: int) -> tuple[list[str], list[tuple[int, int]]]:
-    """Texts of three to eight sentences, and the pairs of them that are nearly the same; the same every time."""
-    chance = random.Random(0)
-    whole = (one.text for one in load("pydocs").documents)
-    sentences = [part for text in whole for part in re.split(r"(?<=[.!?])\s+", text) if len(part) > 30]
-    texts = [" ".join(chance.sample(sentences, chance.randint(3, 8))) for _ in range(n)]
+def generate_chunks(n: int) -> tuple[list[str], list[tuple[int, int]]]:
+    """Generate texts and the pairs of planted near-duplicates from a fixed seed.
+
+    Each text has three to eight sentences.
+    """
+    rng = random.Random(0)
+    documents = (document.text for document in load("pydocs").documents)
+    sentences = [part for text in documents for part in re.split(r"(?<=[.!?])\s+", text) if len(part) > 30]
+    texts = [" ".join(rng.sample(sentences, rng.randint(3, 8))) for _ in range(n)]
     pairs = []
-    first, second = chance.sample(range(n // 2), int(n * PLANTED)), chance.sample(range(n // 2, n), int(n * PLANTED))
-    for place, (one, other) in enumerate(zip(first, second, strict=True)):
-        changed = texts[one].split()
-        if place % 10:
-            for _ in range(chance.randint(1, 2)):
-                changed[chance.randrange(len(changed))] = f"word{chance.randrange(10**6)}"
-        texts[other] = " ".join(changed)
-        mine, theirs = shingles(texts[one]), shingles(texts[other])
-        if place % 10 and len(mine & theirs) >= 0.8 * len(mine | theirs):
-            pairs.append((one, other))
+    n_planted = int(n * PLANTED_SHARE)
+    originals, duplicates = rng.sample(range(n // 2), n_planted), rng.sample(range(n // 2, n), n_planted)
+    for i, (original, duplicate) in enumerate(zip(originals, duplicates, strict=True)):
+        words = texts[original].split()
+        if i % 10:
+            for _ in range(rng.randint(1, 2)):
+                words[rng.randrange(len(words))] = f"word{rng.randrange(10**6)}"
+        texts[duplicate] = " ".join(words)
+        a, b = shingles(texts[original]), shingles(texts[duplicate])
+        if i % 10 and len(a & b) >= 0.8 * len(a | b):
+            pairs.append((original, duplicate))
     return texts, pairs
 
 
-def measured(n: int, embedder: str | None) -> dict[str, Any]:
-    """One lint, with what it found and what it took."""
+def measure_lint(n: int, embedder: str | None) -> dict[str, Any]:
+    """Run lint once on `n` chunks; return times, memory and planted pairs found."""
     from ragauge.datasets import corpus_checks
 
-    texts, pairs = chunks(n)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    began, work = time.perf_counter(), time.process_time()
-    found = lint(texts, embedder=embedder)
-    wall, cpu = time.perf_counter() - began, time.process_time() - work
+    texts, pairs = generate_chunks(n)
+    memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    start, cpu_start = time.perf_counter(), time.process_time()
+    result = lint(texts, embedder=embedder)
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu_start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    groups = {place: i for i, one in enumerate(corpus_checks.find_near_duplicates(texts)) for place in one.positions}
-    met = sum(groups.get(one, -1) == groups.get(other, -2) for one, other in pairs)
+    group_of = {
+        position: i for i, group in enumerate(corpus_checks.find_near_duplicates(texts)) for position in group.positions
+    }
+    n_found = sum(group_of.get(original, -1) == group_of.get(duplicate, -2) for original, duplicate in pairs)
     return {
         "chunks": n,
         "characters": sum(map(len, texts)) / n,
         "wall": wall,
         "cpu": cpu,
-        "seconds": dict(found.seconds),
+        "seconds": dict(result.seconds),
         "peak": peak,
-        "before": before,
+        "before": memory_before,
         "pairs": len(pairs),
-        "met": met,
+        "found": n_found,
     }
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """All figures as Markdown."""
+def build_table(results: list[dict[str, Any]]) -> str:
+    """Return the results of all sizes as Markdown."""
     facts = provenance()
     machine = facts["machine"]
-    head = [f"{one['chunks']:,}" for one in rows]
+    sizes = [f"{result['chunks']:,} chunks" for result in results]
     lines = [
-        "# What lint costs",
+        "# Cost of lint",
         "",
-        f"On {machine['cores']} cores ({machine['processor']}), Python {facts['python']}: chunks of "
-        f"{rows[-1]['characters']:,.0f} characters on average, in seconds. Tokens are those of minilm.",
+        f"On {machine['cores']} cores ({machine['processor']}), Python {facts['python']}: seconds per check, for "
+        f"chunks of {results[-1]['characters']:,.0f} characters on average. Tokens are those of minilm.",
         "",
-        f"| check | {' | '.join(head)} |",
-        f"|---|{'---:|' * len(rows)}",
+        f"| check | {' | '.join(sizes)} |",
+        f"|---|{'---:|' * len(results)}",
     ]
-    told = {name: [f"{one['seconds'][name]:.2f}" for one in rows] for name in rows[0]["seconds"]}
-    told["**all but tokens**"] = [f"{one['wall'] - one['seconds'].get('tokens', 0.0):.1f}" for one in rows]
-    told["**all**"] = [f"{one['wall']:.1f}" for one in rows]
-    told["of the processor"] = [f"{one['cpu']:.1f}" for one in rows]
-    told["peak memory, MB"] = [f"{one['peak']:,.0f}" for one in rows]
-    told["of it before lint, MB"] = [f"{one['before']:,.0f}" for one in rows]
-    told["planted near-duplicates found"] = [f"{one['met']:,} of {one['pairs']:,}" for one in rows]
-    lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in told.items()]
+    rows = {name: [f"{result['seconds'][name]:.2f}" for result in results] for name in results[0]["seconds"]}
+    rows["**total without tokens**"] = [f"{r['wall'] - r['seconds'].get('tokens', 0.0):.1f}" for r in results]
+    rows["**total**"] = [f"{result['wall']:.1f}" for result in results]
+    rows["CPU time"] = [f"{result['cpu']:.1f}" for result in results]
+    rows["peak memory, MB"] = [f"{result['peak']:,.0f}" for result in results]
+    rows["memory before lint, MB"] = [f"{result['before']:,.0f}" for result in results]
+    rows["planted near-duplicates found"] = [f"{result['found']:,} of {result['pairs']:,}" for result in results]
+    lines += [f"| {name} | {' | '.join(cells)} |" for name, cells in rows.items()]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
-    """Measure each size in a process of its own, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--size", type=int, help="measure one size, and print it as JSON")
-    parser.add_argument("--embedder", default="minilm", help="whose tokens are counted; empty for nobody's")
-    given = parser.parse_args()
-    if given.size:
-        sys.stdout.write(json.dumps(measured(given.size, given.embedder or None)))
+    parser.add_argument("--size", type=int, help="measure only this number of chunks, and print the result as JSON")
+    parser.add_argument("--embedder", default="minilm", help="embedder whose tokens are counted; empty for none")
+    args = parser.parse_args()
+    if args.size:
+        sys.stdout.write(json.dumps(measure_lint(args.size, args.embedder or None)))
         return
-    rows = []
+    results = []
     for size in SIZES:
-        command = [sys.executable, __file__, "--size", str(size), "--embedder", given.embedder]
+        command = [sys.executable, __file__, "--size", str(size), "--embedder", args.embedder]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        rows.append(json.loads(done.stdout))
-        sys.stderr.write(f"{size:,} chunks: {rows[-1]['wall']:.1f} s\n")
-    (HERE / "LINT.md").write_text(table(rows))
-    sys.stdout.write(table(rows))
+        results.append(json.loads(done.stdout))
+        sys.stderr.write(f"{size:,} chunks: {results[-1]['wall']:.1f} s\n")
+    text = build_table(results)
+    (HERE / "LINT.md").write_text(text)
+    sys.stdout.write(text)
 
 
 if __name__ == "__main__":

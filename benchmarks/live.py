@@ -1,6 +1,8 @@
-"""What the harness costs a query, and fusion against ranx; writes benchmarks/LIVE.md.
+"""Measure the overhead of the harness per query, and the speed of fusion.
 
-python benchmarks/live.py
+Fusion is compared with ranx. Writes LIVE.md.
+
+    python benchmarks/live.py
 """
 
 from __future__ import annotations
@@ -30,42 +32,46 @@ ROUNDS = 5
 def median_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
     times = []
     for _ in range(rounds):
-        began = time.perf_counter()
+        start = time.perf_counter()
         work()
-        times.append(time.perf_counter() - began)
+        times.append(time.perf_counter() - start)
     return statistics.median(times)
 
 
-def harness() -> list[str]:
-    rows = ["| k | plain loop, µs | 4 threads, µs | event loop, 4 at a time, µs |", "|---:|---:|---:|---:|"]
-    jobs = [QueryTask(f"query-{i}", "a question of the usual length", 0) for i in range(5000)]
+def measure_overhead() -> list[str]:
+    """Measure the overhead per query with a system that returns constant hits."""
+    rows = [
+        "| k | one thread, µs | 4 threads, µs | event loop, 4 concurrent queries, µs |",
+        "|---:|---:|---:|---:|",
+    ]
+    tasks = [QueryTask(f"query-{i}", "a question of the usual length", 0) for i in range(5000)]
     for k in (10, 100):
         hits = [Hit(f"document-{i}", 1.0 / (i + 1)) for i in range(k)]
 
-        class Nothing:
+        class ConstantSystem:
             def search(self, _query: str, _k: int, hits: list[Hit] = hits) -> list[Hit]:
                 return hits
 
-        class NothingLater:
+        class AsyncConstantSystem:
             async def search(self, _query: str, _k: int, hits: list[Hit] = hits) -> list[Hit]:
                 return hits
 
-        def timed(work: Callable[[Journal], object]) -> str:
-            def once() -> None:
+        def measure(work: Callable[[Journal], object]) -> str:
+            def run_once() -> None:
                 with tempfile.TemporaryDirectory() as folder:
                     journal = Journal(Path(folder) / "journal.jsonl", WorkKey())
                     work(journal)
                     journal.close()
 
-            return f"{median_seconds(once) / len(jobs) * 1e6:.1f}"
+            return f"{median_seconds(run_once) / len(tasks) * 1e6:.1f}"
 
-        plain, later = Nothing(), NothingLater()
+        system, async_system = ConstantSystem(), AsyncConstantSystem()
         cells = (
-            timed(lambda journal, r=plain, k=k: run_queries(r, jobs, RunSettings(k=k), journal.append)),  # type: ignore[misc]
-            timed(lambda journal, r=plain, k=k: run_queries(r, jobs, RunSettings(k=k, workers=4), journal.append)),  # type: ignore[misc]
-            timed(
-                lambda journal, r=later, k=k: asyncio.run(
-                    run_queries_async(r, jobs, RunSettings(k=k, workers=4), journal.append)
+            measure(lambda journal, r=system, k=k: run_queries(r, tasks, RunSettings(k=k), journal.append)),  # type: ignore[misc]
+            measure(lambda journal, r=system, k=k: run_queries(r, tasks, RunSettings(k=k, workers=4), journal.append)),  # type: ignore[misc]
+            measure(
+                lambda journal, r=async_system, k=k: asyncio.run(
+                    run_queries_async(r, tasks, RunSettings(k=k, workers=4), journal.append)
                 )  # type: ignore[misc]
             ),
         )
@@ -73,7 +79,8 @@ def harness() -> list[str]:
     return rows
 
 
-def fusions() -> list[str]:
+def measure_fusion() -> list[str]:
+    """Measure the time to fuse two runs with each method."""
     from ranx import Run as RanxRun
     from ranx import fuse as ranx_fuse
 
@@ -92,36 +99,36 @@ def fusions() -> list[str]:
         ("mnz", "min-max", {}),
         ("bordafuse", None, {}),
     ):
-        mine = median_seconds(lambda m=method, n=norm, p=parameters: fuse(runs, m, norm=n, **p))  # type: ignore[misc]
-        theirs = [RanxRun.from_dict(run) for run in runs]
+        ragauge_seconds = median_seconds(lambda m=method, n=norm, p=parameters: fuse(runs, m, norm=n, **p))  # type: ignore[misc]
+        ranx_runs = [RanxRun.from_dict(run) for run in runs]
 
-        def ranx(m: str = method, n: str | None = norm, p: object = parameters) -> None:
-            ranx_fuse(theirs, norm=n, method=m, params=p)  # noqa: B023 - called before the next round
+        def fuse_with_ranx(m: str = method, n: str | None = norm, p: object = parameters) -> None:
+            ranx_fuse(ranx_runs, norm=n, method=m, params=p)  # noqa: B023 - called before the next round
 
-        first = median_seconds(ranx, 1)
-        rows.append(f"| {method} | {mine:.3f} | {first:.2f} | {median_seconds(ranx):.3f} |")
+        first = median_seconds(fuse_with_ranx, 1)
+        rows.append(f"| {method} | {ragauge_seconds:.3f} | {first:.2f} | {median_seconds(fuse_with_ranx):.3f} |")
     return rows
 
 
 def main() -> None:
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("numpy", "polars", "ranx"))
     lines = [
-        "# What running costs",
+        "# Overhead of the harness, and speed of fusion",
         "",
         f"{os.cpu_count()} cores ({platform.machine()}), Python {platform.python_version()}, {versions}.",
         "",
-        "## The harness, a query",
+        "## Overhead of the harness per query",
         "",
-        "A system that does nothing, asked 5,000 queries; every answer is timed, read and written to disk. Medians of "
+        "5,000 queries to a system that does nothing; every ranking is timed, parsed and saved to disk. Median of "
         f"{ROUNDS} rounds.",
         "",
-        *harness(),
+        *measure_overhead(),
         "",
         "## Fusion",
         "",
-        "Two runs of 1,000 queries and 100 documents, from dictionaries; ranx works on its own compiled runs.",
+        "Two runs of 1,000 queries, 100 documents per query. ragauge gets dictionaries, ranx its own compiled runs.",
         "",
-        *fusions(),
+        *measure_fusion(),
         "",
     ]
     text = "\n".join(lines)

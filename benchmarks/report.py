@@ -1,4 +1,7 @@
-"""What a page costs: 10,000 queries by five systems, gathered, written, and opened in a headless Chromium."""
+"""Measure a report page of 10,000 queries and five systems.
+
+Times computing, writing, and opening the page in Chromium. Writes REPORT.md.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ QUERIES, DOCUMENTS, SYSTEMS, DEPTH = 10_000, 50_000, 5, 10
 Search = Callable[[str, int], list[tuple[str, float]]]
 
 
-def collection(rng: random.Random) -> Dataset:
-    """Random words of the length of real passages: nothing that compresses better than real texts do."""
+def generate_dataset(rng: random.Random) -> Dataset:
+    """Generate texts of random words, as long as passages and no more compressible."""
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 9))) for _ in range(20_000)]
 
     def text(length: int) -> str:
@@ -34,76 +37,79 @@ def collection(rng: random.Random) -> Dataset:
     return Dataset("made up", documents, queries, Judgments(grades), tags=tags)
 
 
-def system(data: Dataset, share: float) -> Search:
-    """Finds this share of what is relevant, at any place."""
+def make_system(data: Dataset, share: float) -> Search:
+    """Return a system that finds this share of the relevant documents."""
     rng = random.Random(share)
-    grades = {text: list(data.judgments.nested[query]) for query, text in data.queries.items()}
+    relevant = {text: list(data.judgments.nested[query]) for query, text in data.queries.items()}
 
     def search(query: str, k: int) -> list[tuple[str, float]]:
-        found = [doc for doc in grades[query] if rng.random() < share]
-        found += [f"doc{rng.randrange(DOCUMENTS)}" for _ in range(k)]
-        rng.shuffle(found)
-        return sorted(((doc, 10 * rng.random()) for doc in found[:k]), key=lambda hit: -hit[1])
+        documents = [document for document in relevant[query] if rng.random() < share]
+        documents += [f"doc{rng.randrange(DOCUMENTS)}" for _ in range(k)]
+        rng.shuffle(documents)
+        return sorted(((document, 10 * rng.random()) for document in documents[:k]), key=lambda hit: -hit[1])
 
     return search
 
 
-def opened(file: Path) -> tuple[float, float] | None:
-    """Seconds until the queries can be searched, and until every chart is drawn; None without a browser."""
+def measure_opening(file: Path) -> tuple[float, float] | None:
+    """Return the seconds until queries can be searched, and until charts are drawn.
+
+    Returns None without a browser.
+    """
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         return None
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as tools:
-        shown = tools.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page()
-        began = time.perf_counter()
-        shown.goto(file.as_uri())
-        shown.wait_for_selector("html[data-queries=ready]", timeout=60_000)
-        ready = time.perf_counter() - began
-        shown.wait_for_selector("html[data-charts=drawn]", timeout=60_000)
-        return ready, time.perf_counter() - began
+    with sync_playwright() as playwright:
+        page = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox"]).new_page()
+        start = time.perf_counter()
+        page.goto(file.as_uri())
+        page.wait_for_selector("html[data-explorer=ready]", timeout=60_000)
+        ready = time.perf_counter() - start
+        page.wait_for_selector("html[data-charts=drawn]", timeout=60_000)
+        return ready, time.perf_counter() - start
 
 
 def main() -> None:
-    data = collection(random.Random(1))
-    systems = {f"system {i}": system(data, 0.3 + 0.1 * i) for i in range(SYSTEMS)}
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "runs"
+    data = generate_dataset(random.Random(1))
+    systems = {f"system {i}": make_system(data, 0.3 + 0.1 * i) for i in range(SYSTEMS)}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / "runs"
         run(data, systems, baseline="system 0", out=folder, k=DEPTH)
-        began = time.perf_counter()
-        found = overview(folder, audited=False)
-        gathered = time.perf_counter() - began
-        # The texts are not on disk, so that the folder does not know them; the page is to have them all the same.
-        found = overview(run(data, systems, baseline="system 0", out=folder, k=DEPTH), audited=False)
+        start = time.perf_counter()
+        result = overview(folder, audited=False)
+        compute_seconds = time.perf_counter() - start
+        # The texts are not saved in the folder; the page needs them, so the overview is built from the run itself.
+        result = overview(run(data, systems, baseline="system 0", out=folder, k=DEPTH), audited=False)
         render = REPORT_FORMATS["html"].write
-        render([found])  # Vega is bundled once
-        began = time.perf_counter()
-        text = render([found])
-        written = time.perf_counter() - began
-        file = Path(place) / "report.html"
-        file.write_text(text, encoding="utf-8")
-        seen = opened(file)
-        size = file.stat().st_size / 1e6
+        render([result])  # untimed: the first call bundles Vega
+        start = time.perf_counter()
+        html = render([result])
+        write_seconds = time.perf_counter() - start
+        file = Path(temporary) / "report.html"
+        file.write_text(html, encoding="utf-8")
+        opening = measure_opening(file)
+        size_mb = file.stat().st_size / 1e6
     machine = provenance()["machine"]
     rows = [
-        ("gathering: scores, intervals, tests, curves, strata", f"{gathered:.1f} s"),
-        ("writing the page", f"{written:.1f} s"),
-        ("the page", f"{size:.1f} MB"),
-        ("of it the values of all queries", f"{len(compress_json(build_values_payload(found))) / 1e6:.1f} MB"),
-        ("of it rankings and texts", f"{len(compress_json(build_rankings_payload(found))) / 1e6:.1f} MB"),
-        ("opening it: queries can be searched", "no browser" if seen is None else f"{seen[0]:.1f} s"),
-        ("opening it: all charts are drawn", "no browser" if seen is None else f"{seen[1]:.1f} s"),
+        ("computing scores, intervals, tests, curves and strata", f"{compute_seconds:.1f} s"),
+        ("writing the page", f"{write_seconds:.1f} s"),
+        ("size of the page", f"{size_mb:.1f} MB"),
+        ("size of the scores of all queries", f"{len(compress_json(build_values_payload(result))) / 1e6:.1f} MB"),
+        ("size of rankings and texts", f"{len(compress_json(build_rankings_payload(result))) / 1e6:.1f} MB"),
+        ("opening the page until queries can be searched", "no browser" if opening is None else f"{opening[0]:.1f} s"),
+        ("opening the page until all charts are drawn", "no browser" if opening is None else f"{opening[1]:.1f} s"),
     ]
     lines = [
-        "# What a page costs",
+        "# Time and size of a report page",
         "",
-        f"{QUERIES:,} queries, {SYSTEMS} systems, {DEPTH} documents each of {DOCUMENTS:,}; {machine['cores']} cores "
-        f"({machine['processor']}), Python {platform.python_version()}; headless Chromium.",
+        f"{QUERIES:,} queries, {SYSTEMS} systems, {DEPTH} of {DOCUMENTS:,} documents per query; {machine['cores']} "
+        f"cores ({machine['processor']}), Python {platform.python_version()}; headless Chromium.",
         "",
-        "| what | |",
+        "| quantity | value |",
         "|---|---:|",
-        *(f"| {what} | {figure} |" for what, figure in rows),
+        *(f"| {quantity} | {value} |" for quantity, value in rows),
     ]
     text = "\n".join(lines) + "\n"
     print(text)

@@ -1,8 +1,9 @@
-"""Large runs: rows a second and the most memory at 1, 10 and 100 million rows of Parquet, here and by worker processes.
+"""Measure the evaluation of large runs in one process and on worker processes.
 
-Writes SCALE.md. A run has 1,000 documents a query out of 8.8 million, in files of a million rows, and each query has 20
-judgments, half of them of documents that it got. Every evaluation has a process of its own, of which the system says
-the most memory that it had; files are in the system's cache. A cluster's processes are up before the clock starts.
+Writes SCALE.md for 1, 10 and 100 million rows of Parquet. A run has 1,000 documents per query out of 8.8 million, in
+files of a million rows. Each query has 20 judgments, half of them for retrieved documents. Every evaluation in one
+process runs in a new process, whose peak memory the operating system reports. Files are in the cache of the operating
+system. The processes of a cluster are started before the timing.
 
     python benchmarks/scale.py [--rows 1000000 10000000 100000000] [--workers 2]
 """
@@ -35,39 +36,42 @@ from ragauge.runs.folder import provenance
 
 MEASURES = ["ndcg@10", "map", "mrr", "recall@100"]
 DEPTH, JUDGED, DOCUMENTS = 1_000, 20, 8_800_000
-FILE = 1_000_000
+ROWS_PER_FILE = 1_000_000
 REPEATS = 3
 
 
-def named(letter: str, numbers: Any) -> pl.Series:
-    return pl.select(pl.lit(letter) + pl.Series(np.ravel(numbers)).cast(pl.String)).to_series()
+def format_ids(prefix: str, numbers: Any) -> pl.Series:
+    return pl.select(pl.lit(prefix) + pl.Series(np.ravel(numbers)).cast(pl.String)).to_series()
 
 
-def collection(rows: int, folder: Path) -> tuple[str, str]:
-    """A run as a folder of Parquet files, whole queries in each, and its judgments."""
+def write_collection(rows: int, folder: Path) -> tuple[str, str]:
+    """Write judgments and a run, and return their paths.
+
+    The run is a folder of Parquet files with whole queries in each.
+    """
     rng = np.random.default_rng(1)
     run, judgments = folder / f"run{rows}", []
     run.mkdir()
-    for place in range(0, rows, FILE):
-        n = min(FILE, rows - place) // DEPTH
-        queries = np.arange(place // DEPTH, place // DEPTH + n)
-        # A stride through the documents gives none twice, and costs no sorting.
+    for start in range(0, rows, ROWS_PER_FILE):
+        n = min(ROWS_PER_FILE, rows - start) // DEPTH
+        queries = np.arange(start // DEPTH, start // DEPTH + n)
+        # A stride through the documents yields distinct ones without sorting.
         docs = (rng.integers(0, DOCUMENTS, (n, 1)) + np.arange(DEPTH) * rng.integers(1, 8_000, (n, 1))) % DOCUMENTS
         scores = np.sort(rng.random((n, DEPTH), np.float32), axis=1)[:, ::-1]
         pl.DataFrame(
             {
-                "query_id": named("q", np.repeat(queries, DEPTH)),
-                "doc_id": named("d", docs),
+                "query_id": format_ids("q", np.repeat(queries, DEPTH)),
+                "doc_id": format_ids("d", docs),
                 "score": np.ascontiguousarray(scores.ravel()),
             }
-        ).write_parquet(run / f"part-{place // FILE:05}.parquet")
-        got = docs[np.arange(n)[:, None], np.argsort(rng.random((n, DEPTH)), axis=1)[:, : JUDGED // 2]]
-        other = rng.integers(DOCUMENTS, 2 * DOCUMENTS, (n, 1)) + np.arange(JUDGED - JUDGED // 2)
+        ).write_parquet(run / f"part-{start // ROWS_PER_FILE:05}.parquet")
+        retrieved = docs[np.arange(n)[:, None], np.argsort(rng.random((n, DEPTH)), axis=1)[:, : JUDGED // 2]]
+        missed = rng.integers(DOCUMENTS, 2 * DOCUMENTS, (n, 1)) + np.arange(JUDGED - JUDGED // 2)
         judgments.append(
             pl.DataFrame(
                 {
-                    "query_id": named("q", np.repeat(queries, JUDGED)),
-                    "doc_id": named("d", np.concatenate([got, other], axis=1)),
+                    "query_id": format_ids("q", np.repeat(queries, JUDGED)),
+                    "doc_id": format_ids("d", np.concatenate([retrieved, missed], axis=1)),
                     "grade": rng.integers(0, 3, n * JUDGED),
                 }
             )
@@ -77,93 +81,112 @@ def collection(rows: int, folder: Path) -> tuple[str, str]:
     return str(qrels), str(run)
 
 
-def once(qrels: str, run: str) -> None:
-    """One evaluation, for a process of its own: seconds, the most memory, and the means."""
-    began = time.perf_counter()
+def evaluate_once(qrels: str, run: str) -> None:
+    """Evaluate in this process; print seconds, peak memory and means as JSON."""
+    start = time.perf_counter()
     scores = ragauge.evaluate(qrels, run, MEASURES)
-    took = time.perf_counter() - began
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"seconds": took, "bytes": most, "means": scores.means}))
+    seconds = time.perf_counter() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"seconds": seconds, "bytes": peak, "means": scores.means}))
 
 
-def here(qrels: str, run: str) -> dict[str, Any]:
-    words = [sys.executable, __file__, "--once", qrels, run]
-    found = [
-        json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout) for _ in range(REPEATS)
+def measure_one_process(qrels: str, run: str) -> dict[str, Any]:
+    """Measure evaluations in new processes.
+
+    Returns the result with the median time, and the highest peak memory in bytes.
+    """
+    command = [sys.executable, __file__, "--once", qrels, run]
+    results = [
+        json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout) for _ in range(REPEATS)
     ]
-    return {**sorted(found, key=lambda one: one["seconds"])[REPEATS // 2], "bytes": max(one["bytes"] for one in found)}
+    median = sorted(results, key=lambda result: result["seconds"])[REPEATS // 2]
+    return {**median, "bytes": max(result["bytes"] for result in results)}
 
 
-def there(qrels: str, run: str, workers: int, means: dict[str, float]) -> float:
-    """The same by worker processes; refused where a number differs."""
+def measure_workers(qrels: str, run: str, n_workers: int, means: dict[str, float]) -> float:
+    """Return the median seconds with worker processes.
+
+    Exits if the scores differ from `means`.
+    """
     judgments = ragauge.read_judgments(qrels)
-    with ragauge.dask_cluster(f"local:{workers}") as executor:
-        taken = []
+    with ragauge.dask_cluster(f"local:{n_workers}") as executor:
+        times = []
         for _ in range(REPEATS + 1):
-            began = time.perf_counter()
-            found = ragauge.evaluate(judgments, run, MEASURES, executor=executor)
-            taken.append(time.perf_counter() - began)
-            if found.means != means:
-                raise SystemExit(f"{workers} workers: {found.means}, not {means}")
-    return sorted(taken[1:])[REPEATS // 2]
+            start = time.perf_counter()
+            scores = ragauge.evaluate(judgments, run, MEASURES, executor=executor)
+            times.append(time.perf_counter() - start)
+            if scores.means != means:
+                raise SystemExit(f"{n_workers} workers: {scores.means}, expected {means}")
+    return sorted(times[1:])[REPEATS // 2]
 
 
-def travels(qrels: str, run: str) -> str:
-    """What a cluster is sent for all of this."""
-    parts = [len(pickle.dumps(part)) for part in open_parquet_run(run).parts()]
-    work = len(pickle.dumps(FrameRanker(ragauge.read_judgments(qrels), find_convention("default"))))
-    files = sum(file.stat().st_size for file in Path(run).glob("*.parquet"))
+def describe_transfers(qrels: str, run: str) -> str:
+    """Describe the amount of data that is sent to the workers of a cluster."""
+    part_sizes = [len(pickle.dumps(part)) for part in open_parquet_run(run).parts()]
+    judgment_size = len(pickle.dumps(FrameRanker(ragauge.read_judgments(qrels), find_convention("default"))))
+    file_size = sum(file.stat().st_size for file in Path(run).glob("*.parquet"))
     return (
-        f"Of the run only descriptions travel: {len(parts)} parts, {sum(parts):,} bytes in all; a part's rows are read "
-        f"once, by the worker that counts them ({files / 1e6:,.0f} MB of Parquet in all). The judgments "
-        f"({work / 1e6:,.1f} MB) go to each worker once."
+        f"Workers are sent only descriptions of the run: {len(part_sizes)} parts, {sum(part_sizes):,} bytes in total. "
+        f"The rows of a part are read once, by the worker that scores them ({file_size / 1e6:,.0f} MB of Parquet in "
+        f"total). The judgments ({judgment_size / 1e6:,.1f} MB) are sent to each worker once."
     )
 
 
-def exponent(rows: Sequence[int], taken: Sequence[float]) -> float:
-    """How seconds grow with rows, between the two largest: 1 is in proportion."""
-    return math.log(taken[-1] / taken[-2]) / math.log(rows[-1] / rows[-2])
+def compute_growth_exponent(rows: Sequence[int], seconds: Sequence[float]) -> float:
+    """Return the exponent of the growth of time with rows; 1 is linear.
+
+    Uses the two largest sizes.
+    """
+    return math.log(seconds[-1] / seconds[-2]) / math.log(rows[-1] / rows[-2])
 
 
 def main() -> None:
-    asked = argparse.ArgumentParser(description=__doc__)
-    asked.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000])
-    asked.add_argument("--workers", type=int, nargs="*", default=[2])
-    asked.add_argument("--once", nargs=2, help=argparse.SUPPRESS)
-    asked.add_argument("--out", type=Path, default=Path(__file__).parent / "SCALE.md")
-    told = asked.parse_args()
-    if told.once:
-        once(*told.once)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--rows", type=int, nargs="+", default=[1_000_000, 10_000_000, 100_000_000], help="numbers of rows of the runs"
+    )
+    parser.add_argument("--workers", type=int, nargs="*", default=[2], help="numbers of worker processes")
+    parser.add_argument("--once", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "SCALE.md", help="output file")
+    args = parser.parse_args()
+    if args.once:
+        evaluate_once(*args.once)
         return
     lines = []
 
-    def say(line: str) -> None:
+    def write_line(line: str) -> None:
         lines.append(line)
         print(line, flush=True)
 
     machine = provenance()["machine"]
-    say("# What large runs cost\n")
-    say(
-        f"{', '.join(MEASURES)} of runs in folders of Parquet, {DEPTH:,} documents and {JUDGED} judgments a query, on "
-        f"{os.cpu_count()} cores ({machine['processor']}), Python {platform.python_version()}, polars "
-        f"{pl.__version__}. Median of {REPEATS} by the clock, reading included; the most memory of any.\n"
+    write_line("# Speed and memory of large runs\n")
+    write_line(
+        f"{', '.join(MEASURES)} of runs in folders of Parquet files, {DEPTH:,} documents and {JUDGED} judgments per "
+        f"query, on {os.cpu_count()} cores ({machine['processor']}), Python {platform.python_version()}, polars "
+        f"{pl.__version__}. Median wall-clock time of {REPEATS} evaluations, with reading; maximum of their peak "
+        "memory.\n"
     )
-    say("| rows | where | seconds | million rows a second | most memory, MiB |\n|---:|---|---:|---:|---:|")
+    write_line("| rows | where | time, s | million rows/s | peak memory, MiB |\n|---:|---|---:|---:|---:|")
     with TemporaryDirectory() as folder:
-        taken = []
-        for rows in told.rows:
-            qrels, run = collection(rows, Path(folder))
-            found = here(qrels, run)
-            taken.append(found["seconds"])
-            rate = rows / found["seconds"] / 1e6
-            say(f"| {rows:,} | here | {found['seconds']:.2f} | {rate:.1f} | {found['bytes'] / 2**20:,.0f} |")
-        for workers in told.workers:
-            took = there(qrels, run, workers, found["means"])
-            say(f"| {rows:,} | local:{workers}, the same numbers | {took:.2f} | {rows / took / 1e6:.1f} | |")
-        slope = exponent(told.rows, taken) if len(taken) > 1 else math.nan
-        say(f"\nFrom {told.rows[-2]:,} to {told.rows[-1]:,} rows seconds grow as rows to the power of {slope:.2f}.")
-        say(f"\n{travels(qrels, run)}")
-    told.out.write_text("\n".join(lines) + "\n")
+        times = []
+        for rows in args.rows:
+            qrels, run = write_collection(rows, Path(folder))
+            result = measure_one_process(qrels, run)
+            times.append(result["seconds"])
+            rate = rows / result["seconds"] / 1e6
+            memory = f"{result['bytes'] / 2**20:,.0f}"
+            write_line(f"| {rows:,} | one process | {result['seconds']:.2f} | {rate:.1f} | {memory} |")
+        for n_workers in args.workers:
+            seconds = measure_workers(qrels, run, n_workers, result["means"])
+            where = f"local:{n_workers}, identical scores"
+            write_line(f"| {rows:,} | {where} | {seconds:.2f} | {rows / seconds / 1e6:.1f} | |")
+        if len(times) > 1:
+            write_line(
+                f"\nFrom {args.rows[-2]:,} to {args.rows[-1]:,} rows, the time grows with the number of rows to the "
+                f"power of {compute_growth_exponent(args.rows, times):.2f}."
+            )
+        write_line(f"\n{describe_transfers(qrels, run)}")
+    args.out.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The versions of MITRE ATT&CK's objects, for `ragauge freshness`: what was revoked is superseded by what replaces it.
+"""Write the versions of MITRE ATT&CK objects for `ragauge freshness`.
+
+A revoked object is superseded by its replacement.
 
 python examples/attack_versions.py enterprise-attack.json versions.jsonl
 ragauge run 'stix:enterprise-attack.json(retired=true)' -s bm25 -o runs
@@ -15,20 +17,26 @@ from ragauge.knowledge.freshness.results import DocumentVersion
 from ragauge.knowledge.freshness.versions_file import write_versions
 
 
-def versions(bundle: str) -> list[DocumentVersion]:
-    """A version of every object that was revoked or replaces one; the key is the object that is current."""
-    found = read_stix_bundle(InputFile(bundle))
-    replaced = {one.source: one.target for one in found.relations if one.kind == "revoked-by"}
+def list_versions(path: str) -> list[DocumentVersion]:
+    """Return the versions of all revoked objects and their replacements.
 
-    def current(name: str) -> str:
-        while name in replaced:
-            name = replaced[name]
-        return name
+    The key of a version is the id of the current object.
+    """
+    bundle = read_stix_bundle(InputFile(path))
+    replacements = {relation.source: relation.target for relation in bundle.relations if relation.kind == "revoked-by"}
 
-    ends = {current(name) for name in replaced}
-    old = [DocumentVersion(name, current(name), superseded_by=newer) for name, newer in replaced.items()]
-    return [*old, *(DocumentVersion(name, name) for name in sorted(ends))]
+    def find_current(object_id: str) -> str:
+        while object_id in replacements:
+            object_id = replacements[object_id]
+        return object_id
+
+    current = {find_current(object_id) for object_id in replacements}
+    revoked = [
+        DocumentVersion(object_id, find_current(object_id), superseded_by=replacement)
+        for object_id, replacement in replacements.items()
+    ]
+    return [*revoked, *(DocumentVersion(object_id, object_id) for object_id in sorted(current))]
 
 
 if __name__ == "__main__":
-    write_versions(versions(sys.argv[1]), sys.argv[2])
+    write_versions(list_versions(sys.argv[1]), sys.argv[2])

@@ -215,7 +215,7 @@ class MemvidEngine(Engine):
             raise BackendFailed(
                 f"memvid: it has {n_frames} of {self._n_frames} added documents, and its index of {size_bytes} "
                 f"bytes has room for {size_bytes // vector_bytes} of their {self._n_vectors} vectors",
-                hint="memvid itself reports no error; a few hundred vectors it mostly keeps",
+                hint="memvid itself reports no error; use at most a few hundred vectors",
             )
 
 
