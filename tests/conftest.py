@@ -46,7 +46,7 @@ def shared():
     def find(name: str) -> Path:
         path = DATA / name
         if not path.exists():
-            pytest.skip(f"{name} is not in {DATA} (RAGAUGE_DATA says where the collections are)")
+            pytest.skip(f"{name} is not in {DATA} (set RAGAUGE_DATA to the folder of datasets)")
         return path
 
     return find
@@ -69,9 +69,9 @@ def chat_server():
 def workers():
     """Dask cluster of two worker processes."""
     pytest.importorskip("distributed")
-    from worker_tasks import working
+    from worker_tasks import start_cluster
 
-    with working() as cluster:
+    with start_cluster() as cluster:
         yield cluster
     gc.collect()
 
@@ -109,44 +109,45 @@ HEADERS_NOT_ABOVE_ROWS = """() => [...document.querySelectorAll("table")].filter
 def browser():
     """Chromium without a window."""
     playwright = pytest.importorskip("playwright.sync_api")
-    found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
-    if found is None:
+    program = next((path for name in BROWSERS if (path := shutil.which(name))), None)
+    if program is None:
         pytest.skip("no Chromium: apt-get install chromium")
-    with playwright.sync_playwright() as started:
-        one = started.chromium.launch(executable_path=found)
-        yield one
-        one.close()
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=program)
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture
-def opened(browser):
+def open_page(browser):
     """Function that opens a file offline in the browser.
 
     At the end of the test the pages must have no console messages, errors, dialogs or other requests, and no table
     header may overlap its rows.
     """
-    contexts, odd, asked, files = [], [], [], []
+    contexts, messages, requests, files = [], [], [], []
 
-    def opens(file, *, charts=False, view="", size=(1280, 800), scheme="light", **how):
+    def open_file(file, *, charts=False, view="", size=(1280, 800), scheme="light", **options):
         width, height = size
-        one = browser.new_context(offline=True, viewport={"width": width, "height": height}, color_scheme=scheme, **how)
-        contexts.append(one)
-        one.set_default_timeout(120_000)  # ms: a busy machine is slow
-        page = one.new_page()
-        page.on("console", lambda message: odd.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: odd.append(str(error)))
-        page.on("dialog", lambda dialog: (odd.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: asked.append(request.url.partition("#")[0]))
+        viewport = {"width": width, "height": height}
+        context = browser.new_context(offline=True, viewport=viewport, color_scheme=scheme, **options)
+        contexts.append(context)
+        context.set_default_timeout(120_000)  # ms: a busy machine is slow
+        page = context.new_page()
+        page.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: messages.append(str(error)))
+        page.on("dialog", lambda dialog: (messages.append(f"dialog: {dialog.message}"), dialog.dismiss()))
+        page.on("request", lambda request: requests.append(request.url.partition("#")[0]))
         files.append(file.as_uri())
         page.goto(f"{file.as_uri()}#{view}" if view else file.as_uri())
         page.wait_for_selector(f"html[data-{'charts=drawn' if charts else 'explorer=ready'}]", state="attached")
         return page
 
-    yield opens
-    pages = [page for one in contexts for page in one.pages]
-    broken = [table for page in pages for table in page.evaluate(HEADERS_NOT_ABOVE_ROWS)]
-    for one in contexts:
-        one.close()
-    assert odd == []
-    assert asked == files
-    assert broken == []
+    yield open_file
+    pages = [page for context in contexts for page in context.pages]
+    hidden_rows = [table for page in pages for table in page.evaluate(HEADERS_NOT_ABOVE_ROWS)]
+    for context in contexts:
+        context.close()
+    assert messages == []
+    assert requests == files
+    assert hidden_rows == []

@@ -14,7 +14,7 @@ from types import FunctionType
 import pytest
 
 import ragauge
-from command import forked, typed
+from command import run_python, run_shell
 from docs_examples import CONSOLE_ENVIRONMENT, PAGES, find_blocks, is_run, mask_dates, split_commands
 from ragauge.cli.app import COMMANDS
 from ragauge.comparison.charts import CHART_DEFINITIONS
@@ -29,11 +29,11 @@ SOURCE = ROOT / "src" / "ragauge"
 MAX_LINES = 500
 
 
-def modules():
+def list_modules():
     return sorted(SOURCE.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(SOURCE)))
+@pytest.mark.parametrize("path", list_modules(), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_modules_are_short_without_print_and_assert(path):
     text = path.read_text()
     assert len(text.splitlines()) <= MAX_LINES
@@ -60,20 +60,20 @@ def test_public_name_and_its_members_have_docstrings(name):
     assert [key for key, value in {**own, **public}.items() if not inspect.getdoc(value)] == []
 
 
-def loaded_by(code: str) -> set[str]:
-    listing = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", listing], capture_output=True, text=True, check=True)
+def find_loaded_libraries(code: str) -> set[str]:
+    program = f"{code}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     return {name.split(".")[0] for name in done.stdout.split()}
 
 
 def test_import_ragauge_loads_no_heavy_library():
     heavy = {"numpy", "polars", "scipy", "rich", "typer", "pandas", "altair"}
-    assert not heavy & loaded_by("import ragauge")
+    assert not heavy & find_loaded_libraries("import ragauge")
 
 
 def test_evaluate_dictionaries_loads_no_polars():
     code = "import ragauge; ragauge.evaluate({'q': {'a': 1}}, {'q': {'a': 1.0}}, ['ndcg@10'])"
-    assert not {"polars", "pandas", "rich", "typer"} & loaded_by(code)
+    assert not {"polars", "pandas", "rich", "typer"} & find_loaded_libraries(code)
 
 
 @pytest.mark.parametrize("name", MEASURE_REGISTRY)
@@ -126,36 +126,36 @@ def page_parameters(language):
 def test_docs_python_blocks_print_documented_output(page, tmp_path, monkeypatch):
     """Run the blocks of a page in order; each comment `# -> text` after a print is its expected output."""
     monkeypatch.chdir(tmp_path)
-    found = find_blocks(page, "python")
-    code = "\n".join(found)
+    blocks = find_blocks(page, "python")
+    code = "\n".join(blocks)
     (tmp_path / "block.py").write_text(code)
-    done = forked(["block.py"], tmp_path)
+    done = run_python(["block.py"], tmp_path)
     assert done.returncode == 0, done.stderr
-    claimed = re.findall(r"# -> (.*)", code)
-    assert done.stdout.splitlines() == claimed
+    expected = re.findall(r"# -> (.*)", code)
+    assert done.stdout.splitlines() == expected
 
 
 def test_docs_pages_except_index_have_an_example():
-    without = [page for page in PAGES if not find_blocks(page, "python") + find_blocks(page, "console")]
-    assert without == ["docs/index.md"]
+    pages_without_example = [page for page in PAGES if not find_blocks(page, "python") + find_blocks(page, "console")]
+    assert pages_without_example == ["docs/index.md"]
 
 
 @pytest.mark.parametrize("page", page_parameters("console"))
 @pytest.mark.docs
 def test_docs_console_blocks_print_documented_output(page, tmp_path):
     """Run the commands after `$ ` in order, in one folder; expect the output and errors that follow each."""
-    ran = 0
+    run_count = 0
     for block in find_blocks(page, "console"):
-        for line, claimed in split_commands(block):
+        for line, expected in split_commands(block):
             if not is_run(line):
                 continue
-            done = typed(line, tmp_path, CONSOLE_ENVIRONMENT)
-            assert mask_dates(done.stdout + done.stderr).rstrip() == mask_dates(claimed).rstrip(), line
-            ran += 1
-    assert ran
+            done = run_shell(line, tmp_path, CONSOLE_ENVIRONMENT)
+            assert mask_dates(done.stdout + done.stderr).rstrip() == mask_dates(expected).rstrip(), line
+            run_count += 1
+    assert run_count
 
 
 def test_readme_measure_count_matches_registry():
-    told = re.search(r"lists all (\d+) measures", (ROOT / "README.md").read_text(encoding="utf-8"))
-    assert told is not None
-    assert int(told[1]) == len(MEASURE_REGISTRY) + len(ANSWER_MEASURES)
+    match = re.search(r"lists all (\d+) measures", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert match is not None
+    assert int(match[1]) == len(MEASURE_REGISTRY) + len(ANSWER_MEASURES)

@@ -15,5 +15,5 @@ SEED = 7
 def test_command_killed_at_random_resumes_to_uninterrupted_result(command, tmp_path_factory):
     folder = tmp_path_factory.mktemp("crash")
     for outcome in crash(command, KILLS, SEED, folder):
-        again = f"python tests/jobs/crash.py {KILLS} --seed {SEED} --only {command}"
-        assert outcome.problems == [], (outcome.kills, again, str(folder))
+        repeat_command = f"python tests/jobs/crash.py {KILLS} --seed {SEED} --only {command}"
+        assert outcome.problems == [], (outcome.kills, repeat_command, str(folder))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from command import forked
+from command import run_python
 from notebooks import NOTEBOOKS, run_notebook
 from workflow_steps import WorkflowRepository
 
@@ -65,11 +65,11 @@ def test_workflow_worse_retriever_fails_gate(tmp_path):
 
 def test_pre_commit_hooks_run_with_example_arguments():
     hooks = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
-    (used,) = yaml.safe_load((ROOT / "examples" / "pre-commit-config.yaml").read_text())["repos"]
-    assert [hook["id"] for hook in used["hooks"]] == list(hooks)
-    for hook in used["hooks"]:
+    (example_repo,) = yaml.safe_load((ROOT / "examples" / "pre-commit-config.yaml").read_text())["repos"]
+    assert [hook["id"] for hook in example_repo["hooks"]] == list(hooks)
+    for hook in example_repo["hooks"]:
         words = shlex.split(hooks[hook["id"]]["entry"])[1:]
-        done = forked(["-m", "ragauge", *words, *hook["args"]], ROOT / "examples" / "ci")
+        done = run_python(["-m", "ragauge", *words, *hook["args"]], ROOT / "examples" / "ci")
         assert done.returncode == 0, done.stdout + done.stderr
 
 

@@ -10,7 +10,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent / "goldens"))
 
 from cases import CASES
-from record import compare_case, output_file, reason_to_skip
+from record import compare_case, find_skip_reason, output_path
 
 SLOW_COMMANDS = {"audit", "embedders", "gain", "graph", "lint", "report", "run"}
 """Commands whose cases take more than two seconds each; the small ones of `report` are in the contributor's suite."""
@@ -23,12 +23,12 @@ def case_parameter(case):
 
 @pytest.mark.parametrize("case", [case_parameter(case) for case in CASES])
 def test_golden_case_matches_recorded_output(case):
-    if why := reason_to_skip(case):
-        pytest.skip(why)
-    found = compare_case(case)
-    assert not found, "\n".join(found[:20])
+    if reason := find_skip_reason(case):
+        pytest.skip(reason)
+    differences = compare_case(case)
+    assert not differences, "\n".join(differences[:20])
 
 
 def test_golden_files_match_cases():
-    recorded = {path.name for path in output_file(CASES[0]).parent.glob("*.json")}
-    assert recorded == {output_file(case).name for case in CASES}
+    recorded = {path.name for path in output_path(CASES[0]).parent.glob("*.json")}
+    assert recorded == {output_path(case).name for case in CASES}

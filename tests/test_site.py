@@ -11,8 +11,6 @@ import pytest
 
 import build_site
 
-playwright_errors = pytest.importorskip("playwright.sync_api")
-
 
 class SilentHandler(SimpleHTTPRequestHandler):
     """File server that logs nothing."""
@@ -54,36 +52,42 @@ def test_rewrite_links_replaces_source_links_by_code(tmp_path, monkeypatch):
     assert build_site.rewrite_links(tmp_path / "page.md") == "`code` [rules](CONVENTIONS.md#ties) [b](b.md)"
 
 
-def open_search(page):
+@pytest.fixture
+def page_timeout_error():
+    """Exception class of Playwright for a wait that takes too long."""
+    return pytest.importorskip("playwright.sync_api").TimeoutError
+
+
+def open_search(page, timeout_error):
     """Press Ctrl+K until the script of the page responds and the search dialog has the focus."""
     for _ in range(24):
         page.keyboard.press("Control+k")
         try:
             page.wait_for_function("document.activeElement.shadowRoot !== null", timeout=5_000)
             return
-        except playwright_errors.TimeoutError:
+        except timeout_error:
             continue
     raise AssertionError("the search dialog does not open")
 
 
 @pytest.mark.docs
 @pytest.mark.browser
-def test_site_has_working_pages_search_and_dark_mode(site, browser):
-    asked = []
+def test_site_has_working_pages_search_and_dark_mode(site, browser, page_timeout_error):
+    requested = []
     context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="dark")
     page = context.new_page()
     page.set_default_timeout(120_000)  # ms: a busy machine is slow
-    page.on("request", lambda request: asked.append(request.url))
+    page.on("request", lambda request: requested.append(request.url))
     page.goto(f"{site}/index.html")
     assert "ragauge" in page.inner_text("h1")
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert sum(int(part) for part in dark.removeprefix("rgb(").rstrip(")").split(",")[:3]) < 200, dark
     page.goto(f"{site}/tutorial_folder.html")
     assert "Your own folder" in page.inner_text("h1")
-    open_search(page)
+    open_search(page, page_timeout_error)
     page.keyboard.type("bootstrap")
     page.locator("a:visible", has_text=re.compile("bootstrap", re.IGNORECASE)).first.wait_for()
-    assert all(url.startswith((site, "data:", "blob:")) for url in asked), asked
+    assert all(url.startswith((site, "data:", "blob:")) for url in requested), requested
     context.close()
 
 

@@ -105,19 +105,43 @@ def test_help_contains_no_quaint_phrase(command):
 def test_sources_and_docs_contain_no_quaint_phrase():
     phrases = read_quaint_phrases()
     suffixes = {".py", ".md", ".html", ".js", ".json"}
+    folders = (SOURCE, ROOT / "benchmarks", ROOT / "examples")
     paths = [
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
-        *(p for p in SOURCE.rglob("*") if p.suffix in suffixes),
+        *(path for folder in folders for path in folder.rglob("*") if path.suffix in suffixes),
     ]
-    found = collections.defaultdict(set)
+    phrases_by_file = collections.defaultdict(set)
     for path in paths:
         if path.name == "CHANGELOG.md" or WORDING_IS_DATA.search(str(path)):
             continue
         for unit in text_units(path):
             text = " ".join(unit.split())
-            found[str(path.relative_to(ROOT))].update(m.group() for phrase in phrases for m in phrase.finditer(text))
-    assert {path: " ".join(quaint) for path, quaint in found.items() if quaint} == QUOTED_DATA
+            phrases_by_file[str(path.relative_to(ROOT))].update(
+                m.group() for phrase in phrases for m in phrase.finditer(text)
+            )
+    assert {
+        path: " ".join(phrases_found) for path, phrases_found in phrases_by_file.items() if phrases_found
+    } == QUOTED_DATA
+
+
+def docstrings_and_comments(path: Path) -> list[str]:
+    source = path.read_text(encoding="utf-8")
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(source)) if isinstance(node, documented)]
+    comments = tokenize.generate_tokens(io.StringIO(source).readline)
+    return docstrings + [token.string.lstrip("# ") for token in comments if token.type == tokenize.COMMENT]
+
+
+def test_docstrings_and_comments_of_tests_contain_no_quaint_phrase():
+    phrases = read_quaint_phrases()
+    assert not [
+        (path.name, match.group())
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for text in docstrings_and_comments(path)
+        for phrase in phrases
+        if (match := phrase.search(" ".join(text.split())))
+    ]
 
 
 def test_test_names_are_short_and_plain():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.audits.test_run_checks import run_of
+from tests.audits.test_run_checks import make_run
 
 import ragauge
 from ragauge.audits import audit_files, comparability
@@ -22,29 +22,29 @@ GRAPH = {"nodes": 2, "links": 1, "kinds": {"links": 1}, "fingerprint": "01234567
 WALK = {"embedder": "small", "graph": GRAPH, "steps": 800, "prior": "", "seeds": 10, "most_links": 64}
 
 
-def made(evidence=None, plan=PLAN, data=HASHES):
+def make_manifest_run(evidence=None, plan=PLAN, data=HASHES):
     """Run whose manifest has this plan, dataset and evidence."""
-    bare = run_of(RANKING)
-    return Run(bare.table, "run", manifest={"plan": plan, "dataset": data, "evidence": evidence or {}})
+    run = make_run(RANKING)
+    return Run(run.table, "run", manifest={"plan": plan, "dataset": data, "evidence": evidence or {}})
 
 
-def found(**runs):
+def audit_runs(**runs):
     rules = PRESETS["default"]
     return audit_evidence(
         AuditInput(QRELS, runs, parse_measure_names(["mrr"], rules), rules), [AUDIT_CHECKS["footing"]]
     )
 
 
-def only(audit):
-    (one,) = audit.findings
-    return one
+def get_only(audit):
+    (finding,) = audit.findings
+    return finding
 
 
 def test_footing_equal_graph_retrievers_have_no_problem():
-    one = only(found(flow=made(WALK), swarm=made({**WALK, "agents": 20})))
-    assert (one.problem, one.count, one.table) == (False, 0, None)
-    told = "documents, queries, depth, repeats, embedder, graph, seeds, links of a node and budget"
-    assert one.message == f"all 2 runs have the same {told}"
+    finding = get_only(audit_runs(flow=make_manifest_run(WALK), swarm=make_manifest_run({**WALK, "agents": 20})))
+    assert (finding.problem, finding.count, finding.table) == (False, 0, None)
+    inputs = "documents, queries, depth, repeats, embedder, graph, seeds, links of a node and budget"
+    assert finding.message == f"all 2 runs have the same {inputs}"
 
 
 @pytest.mark.parametrize(
@@ -62,17 +62,17 @@ def test_footing_equal_graph_retrievers_have_no_problem():
     ],
 )
 def test_footing_different_graph_retrieval_inputs_are_a_problem(change, name, cells):
-    one = only(found(flow=made(WALK), swarm=made({**WALK, **change})))
-    assert one.problem
-    assert one.message == f"flow, swarm are graph retrievers with different inputs: {name}"
-    assert one.table is not None
-    assert list(one.table.header) == ["run", name]
-    assert [list(row) for row in one.table.rows] == [["flow", cells[0]], ["swarm", cells[1]]]
-    assert ("prior" in one.remedy) is (name == "prior")
+    finding = get_only(audit_runs(flow=make_manifest_run(WALK), swarm=make_manifest_run({**WALK, **change})))
+    assert finding.problem
+    assert finding.message == f"flow, swarm are graph retrievers with different inputs: {name}"
+    assert finding.table is not None
+    assert list(finding.table.header) == ["run", name]
+    assert [list(row) for row in finding.table.rows] == [["flow", cells[0]], ["swarm", cells[1]]]
+    assert ("prior" in finding.remedy) is (name == "prior")
 
 
 @pytest.mark.parametrize(
-    ("change", "begins"),
+    ("change", "remedy"),
     [
         (
             {},
@@ -81,69 +81,73 @@ def test_footing_different_graph_retrieval_inputs_are_a_problem(change, name, ce
         ({"embedder": "large"}, "give all graph retrievers the same embedder, and run all systems without a prior"),
     ],
 )
-def test_footing_different_prior_remedy_is_no_prior(change, begins):
-    one = only(found(flow=made(WALK), swarm=made({**WALK, "prior": "hidden", **change})))
-    assert one.remedy.startswith(begins)
-    assert "report it as a comparison of whole systems" in one.remedy
+def test_footing_different_prior_remedy_is_no_prior(change, remedy):
+    finding = get_only(
+        audit_runs(flow=make_manifest_run(WALK), swarm=make_manifest_run({**WALK, "prior": "hidden", **change}))
+    )
+    assert finding.remedy.startswith(remedy)
+    assert "report it as a comparison of whole systems" in finding.remedy
 
 
 def test_footing_missing_seeds_or_link_limit_is_not_a_difference():
-    bare = {name: value for name, value in WALK.items() if name not in ("seeds", "most_links")}
-    assert not only(found(flow=made(WALK), rank=made(bare))).problem
+    without_limits = {name: value for name, value in WALK.items() if name not in ("seeds", "most_links")}
+    assert not get_only(audit_runs(flow=make_manifest_run(WALK), rank=make_manifest_run(without_limits))).problem
 
 
 def test_footing_compares_graphs_by_fingerprint():
-    same = {**GRAPH, "kinds": {"links": 1, "knn(neighbours=8)": 0}}
-    assert not only(found(flow=made(WALK), swarm=made({**WALK, "graph": same}))).problem
+    same_graph = {**GRAPH, "kinds": {"links": 1, "knn(neighbours=8)": 0}}
+    assert not get_only(
+        audit_runs(flow=make_manifest_run(WALK), swarm=make_manifest_run({**WALK, "graph": same_graph}))
+    ).problem
 
 
 def test_facts_from_manifest_reads_nested_pipeline_parts():
-    whole = {"parts": [{"embedder": "small"}, {"parts": [WALK]}]}
-    assert comparability.facts_from_manifest(made(whole).manifest) == comparability.facts_from_manifest(
-        made(WALK).manifest
+    nested = {"parts": [{"embedder": "small"}, {"parts": [WALK]}]}
+    assert comparability.facts_from_manifest(make_manifest_run(nested).manifest) == comparability.facts_from_manifest(
+        make_manifest_run(WALK).manifest
     )
-    more = {"parts": [{"embedder": "large"}, WALK]}
-    one = only(found(flow=made(WALK), reranked=made(more)))
-    assert one.problem
-    assert [row[1] for row in one.table.rows] == ["small", "large + small"]
-    twice = {"parts": [WALK, WALK]}
-    assert comparability.facts_from_manifest(made(twice).manifest)["budget"] == "1,600"
+    two_embedders = {"parts": [{"embedder": "large"}, WALK]}
+    finding = get_only(audit_runs(flow=make_manifest_run(WALK), reranked=make_manifest_run(two_embedders)))
+    assert finding.problem
+    assert [row[1] for row in finding.table.rows] == ["small", "large + small"]
+    two_walks = {"parts": [WALK, WALK]}
+    assert comparability.facts_from_manifest(make_manifest_run(two_walks).manifest)["budget"] == "1,600"
 
 
 def test_footing_other_differences_are_a_note():
-    one = only(
-        found(
-            words=made(),
-            dense=made({"embedder": "small"}),
-            flow=made(WALK),
-            swarm=made({**WALK, "steps": 400}, {"k": 50, "repeats": 1}),
+    finding = get_only(
+        audit_runs(
+            words=make_manifest_run(),
+            dense=make_manifest_run({"embedder": "small"}),
+            flow=make_manifest_run(WALK),
+            swarm=make_manifest_run({**WALK, "steps": 400}, {"k": 50, "repeats": 1}),
         )
     )
-    assert not one.problem
-    told = (
+    assert not finding.problem
+    message = (
         "all 2 runs of graph retrievers have the same inputs; the runs differ in depth, repeats, embedder, graph "
         "and budget"
     )
-    assert one.message == f"{told}, so a difference in scores is the effect of all of these together"
-    assert list(one.table.header) == ["run", "depth", "repeats", "embedder", "graph", "budget"]
-    assert list(one.table.rows[0]) == ["words", "20", "5", None, None, None]
-    assert list(one.table.rows[3]) == ["swarm", "50", "1", "small", "1 link (0123456789)", "400"]
+    assert finding.message == f"{message}, so a difference in scores is the effect of all of these together"
+    assert list(finding.table.header) == ["run", "depth", "repeats", "embedder", "graph", "budget"]
+    assert list(finding.table.rows[0]) == ["words", "20", "5", None, None, None]
+    assert list(finding.table.rows[3]) == ["swarm", "50", "1", "small", "1 link (0123456789)", "400"]
 
 
 def test_footing_different_documents_are_a_problem():
-    other = {**HASHES, "documents_hash": "f" * 32}
-    first, *rest = found(one=made(WALK), two=made(WALK, data=other)).findings
+    other_hashes = {**HASHES, "documents_hash": "f" * 32}
+    first, *rest = audit_runs(one=make_manifest_run(WALK), two=make_manifest_run(WALK, data=other_hashes)).findings
     assert (first.check, first.problem, rest) == ("other data", True, [])
     assert first.message == "the runs do not use the same documents"
     assert [row[1] for row in first.table.rows] == ["2 (dddddddddd)", "2 (ffffffffff)"]
 
 
 def test_footing_needs_two_runs_with_manifest():
-    alone = found(one=made(WALK))
-    assert (alone.findings, alone.skipped) == ([], {})
-    files = found(one=run_of(RANKING), two=made(WALK))
-    assert files.findings == []
-    assert files.skipped == {
+    single_run = audit_runs(one=make_manifest_run(WALK))
+    assert (single_run.findings, single_run.skipped) == ([], {})
+    with_file = audit_runs(one=make_run(RANKING), two=make_manifest_run(WALK))
+    assert with_file.findings == []
+    assert with_file.skipped == {
         "footing": "the provenance of the runs is unknown: folders written by `ragauge run` contain it"
     }
 
@@ -157,11 +161,11 @@ def test_footing_of_experiment_folder_reads_manifests(tmp_path):
         "reranked": "pipeline(of=bm25, reranker=swarm(graph=links), depth=10)",
     }
     ragauge.run(data, systems, measures=["mrr@5"], out=tmp_path / "same")
-    same = audit_files([str(tmp_path / "same")], checks=["footing"])
-    assert same.problems == []
+    report = audit_files([str(tmp_path / "same")], checks=["footing"])
+    assert report.problems == []
     ragauge.run(data, {**systems, "other": "swarm(graph=knn)"}, measures=["mrr@5"], out=tmp_path / "unlike")
-    (one,) = audit_files([str(tmp_path / "unlike")], checks=["footing"]).problems
-    assert one.message == "flow, reranked, other are graph retrievers with different inputs: graph"
-    ring, again, near = (row[1] for row in one.table.rows)
-    assert ring == again != near
-    assert ring.startswith("20 links (")
+    (finding,) = audit_files([str(tmp_path / "unlike")], checks=["footing"]).problems
+    assert finding.message == "flow, reranked, other are graph retrievers with different inputs: graph"
+    flow_graph, reranked_graph, other_graph = (row[1] for row in finding.table.rows)
+    assert flow_graph == reranked_graph != other_graph
+    assert flow_graph.startswith("20 links (")

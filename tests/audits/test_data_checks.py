@@ -39,19 +39,19 @@ CHECKS = (
 )
 
 
-def run_of(scores, name="run"):
+def make_run(scores, name="run"):
     rows = [(query, doc, float(score)) for query, docs in scores.items() for doc, score in docs.items()]
     return Run(
         pl.DataFrame(rows, schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}, orient="row"), name
     )
 
 
-def evidence_of(grades, runs=None, *, documents=None, queries=None, measures=("ndcg@10", "mrr"), rules="default"):
+def make_evidence(grades, runs=None, *, documents=None, queries=None, measures=("ndcg@10", "mrr"), rules="default"):
     if isinstance(documents, dict):
         documents = [Document(name, text) for name, text in documents.items()]
     return AuditInput(
         grades if isinstance(grades, Judgments) else Judgments(grades),
-        {name: run if isinstance(run, Run) else run_of(run, name) for name, run in (runs or {}).items()},
+        {name: run if isinstance(run, Run) else make_run(run, name) for name, run in (runs or {}).items()},
         [parse_measure(name) for name in measures],
         PRESETS[rules],
         documents,
@@ -59,31 +59,31 @@ def evidence_of(grades, runs=None, *, documents=None, queries=None, measures=("n
     )
 
 
-def bm25(data, k=100):
+def run_bm25(data, k=100):
     """BM25 run of all queries over all documents, best first."""
-    words = WeightedCorpus.of(data.documents)
-    every = np.arange(len(data.documents))
+    index = WeightedCorpus.of(data.documents)
+    rows = np.arange(len(data.documents))
     scores = {}
     for query, text in data.queries.items():
-        found = words.scores(text, every)
-        best = np.argsort(-found, kind="stable")[:k].tolist()
-        scores[query] = {data.documents[i].id: found[i] for i in best if found[i] > 0}
-    return run_of(scores, "bm25")
+        row_scores = index.scores(text, rows)
+        best = np.argsort(-row_scores, kind="stable")[:k].tolist()
+        scores[query] = {data.documents[i].id: row_scores[i] for i in best if row_scores[i] > 0}
+    return make_run(scores, "bm25")
 
 
-def evidence_from(data, **runs):
-    return evidence_of(data.judgments, runs, documents=data.documents, queries=data.queries)
+def make_dataset_evidence(data, **runs):
+    return make_evidence(data.judgments, runs, documents=data.documents, queries=data.queries)
 
 
-def found_by(check, evidence):
-    return {one.check: one for one in check(evidence)}
+def find_by_check(check, evidence):
+    return {finding.check: finding for finding in check(evidence)}
 
 
 def test_weighted_corpus_scores_match_bm25_formula():
     documents = [Document("a", "red fox red"), Document("b", "a red dog"), Document("c", "grey")]
     found = WeightedCorpus.of(documents).scores("Red red fox?", np.array([0, 1, 2]))
     rarity = {"red": math.log(1 + 1.5 / 2.5), "fox": math.log(1 + 2.5 / 1.5)}
-    saturated = {times: times / (times + 0.9 * (1 - 0.4 + 0.4 * 3 / (7 / 3))) for times in (1, 2)}
+    saturated = {count: count / (count + 0.9 * (1 - 0.4 + 0.4 * 3 / (7 / 3))) for count in (1, 2)}
     assert found[0] == pytest.approx(2 * rarity["red"] * saturated[2] + rarity["fox"] * saturated[1])
     assert found[1] == pytest.approx(2 * rarity["red"] * saturated[1])
     assert found[2] == 0
@@ -91,15 +91,18 @@ def test_weighted_corpus_scores_match_bm25_formula():
 
 def test_check_duplicates_effect_by_hand():
     documents = {"a": "The  same\nText", "b": "the same text", "c": "another", "e": " \n", "f": ""}
-    evidence = evidence_of({"q": {"a": 1, "c": 0}}, {"mine": {"q": {"b": 3, "a": 2, "c": 1}}}, documents=documents)
-    found = found_by(corpus.check_duplicates, evidence)
-    one = found["duplicates"]
-    assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a = b"])
+    evidence = make_evidence({"q": {"a": 1, "c": 0}}, {"mine": {"q": {"b": 3, "a": 2, "c": 1}}}, documents=documents)
+    found = find_by_check(corpus.check_duplicates, evidence)
+    duplicates = found["duplicates"]
+    assert (duplicates.problem, duplicates.count, list(duplicates.examples)) == (True, 2, ["a = b"])
     # The relevant document a is at rank 2, and its duplicate b at rank 1. If they share judgments or are merged, rank 1
     # is relevant, and both scores are 1.
-    assert one.table.header == ["run", "measure", "score", "duplicates share judgments", "duplicates are merged"]
-    assert one.table.rows == [["mine", "ndcg@10", pytest.approx(1 / math.log2(3)), 1, 1], ["mine", "mrr", 0.5, 1, 1]]
-    assert one.effect == (
+    assert duplicates.table.header == ["run", "measure", "score", "duplicates share judgments", "duplicates are merged"]
+    assert duplicates.table.rows == [
+        ["mine", "ndcg@10", pytest.approx(1 / math.log2(3)), 1, 1],
+        ["mine", "mrr", 0.5, 1, 1],
+    ]
+    assert duplicates.effect == (
         "ndcg@10 of mine 0.6309 to 1.0000 if duplicates share judgments; "
         "ndcg@10 of mine 0.6309 to 1.0000 if duplicates are merged"
     )
@@ -109,35 +112,37 @@ def test_check_duplicates_effect_by_hand():
 
 def test_check_duplicates_with_equal_grades_have_no_problem():
     documents = {"a": "one text", "b": "One text", **{f"d{i}": f"text number {i}" for i in range(100)}}
-    found = found_by(corpus.check_duplicates, evidence_of({"q": {"a": 1, "b": 1}}, documents=documents))
+    found = find_by_check(corpus.check_duplicates, make_evidence({"q": {"a": 1, "b": 1}}, documents=documents))
     assert (found["duplicates"].count, found["duplicates"].problem, found["duplicates"].effect) == (2, False, "")
 
 
 def test_check_duplicates_empty_documents_are_a_problem_if_means_change():
     documents = {"a": "some text", "e": ""}
-    moved = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
-    one = found_by(corpus.check_duplicates, moved)["empty documents"]
-    assert one.problem
-    assert one.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 if they are excluded"
-    still = evidence_of({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
-    one = found_by(corpus.check_duplicates, still)["empty documents"]
-    assert (one.problem, one.count, one.table) == (False, 1, None)
-    assert one.effect == "scores do not change if they are excluded"
-    alone = found_by(corpus.check_duplicates, evidence_of({"q": {"a": 1, "e": 1}}, documents=documents))
-    assert alone["empty documents"].problem  # without a run, the effect is unknown
+    changing = make_evidence({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
+    finding = find_by_check(corpus.check_duplicates, changing)["empty documents"]
+    assert finding.problem
+    assert finding.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 if they are excluded"
+    unchanged = make_evidence({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
+    finding = find_by_check(corpus.check_duplicates, unchanged)["empty documents"]
+    assert (finding.problem, finding.count, finding.table) == (False, 1, None)
+    assert finding.effect == "scores do not change if they are excluded"
+    without_run = find_by_check(corpus.check_duplicates, make_evidence({"q": {"a": 1, "e": 1}}, documents=documents))
+    assert without_run["empty documents"].problem  # without a run, the effect is unknown
 
 
 def test_check_duplicates_different_grades_are_contradictions():
     documents = {"a": "one text", "b": "One text", "c": "other"}
-    evidence = evidence_of({"q": {"a": 2, "b": 0}, "p": {"c": 1}}, {"r": {"q": {"b": 1}, "p": {}}}, documents=documents)
-    one = found_by(corpus.check_duplicates, evidence)["contradictions"]
-    assert (one.problem, one.count, list(one.examples)) == (True, 1, ["query q: a is 2, b is 0"])
-    assert one.effect == f"ndcg@10 of r 0.0000 to {1 / (1 + 1 / math.log2(3)) / 2:.4f} if the higher grade is used"
+    evidence = make_evidence(
+        {"q": {"a": 2, "b": 0}, "p": {"c": 1}}, {"r": {"q": {"b": 1}, "p": {}}}, documents=documents
+    )
+    finding = find_by_check(corpus.check_duplicates, evidence)["contradictions"]
+    assert (finding.problem, finding.count, list(finding.examples)) == (True, 1, ["query q: a is 2, b is 0"])
+    assert finding.effect == f"ndcg@10 of r 0.0000 to {1 / (1 + 1 / math.log2(3)) / 2:.4f} if the higher grade is used"
 
 
 def test_data_checks_keep_inputs_unchanged():
     grades = {"q": {"a": 1}, "p": {"nowhere": 1, "c": 1}}
-    evidence = evidence_of(
+    evidence = make_evidence(
         grades,
         {"r": {"q": {"b": 1}, "p": {"c": 1}}},
         documents={"a": "x y", "b": "x y", "c": "z"},
@@ -173,35 +178,40 @@ def test_near_duplicate_documents_match_pairwise_jaccard():
         if len(sets[a.id] & sets[b.id]) >= corpus_checks.NEAR_DUPLICATE_JACCARD * len(sets[a.id] | sets[b.id])
     ]
     groups = corpus.find_near_duplicate_documents(documents)
-    assert {doc for one in groups for doc in one.group} == set().union(*near)
+    assert {doc for duplicates in groups for doc in duplicates.group} == set().union(*near)
     assert len(near) > 15
-    for one in groups:
-        parts = [len(sets[one.group[0]] & sets[doc]) / len(sets[one.group[0]] | sets[doc]) for doc in one.group[1:]]
-        assert one.similarity == min(parts) >= corpus_checks.NEAR_DUPLICATE_JACCARD
+    for duplicates in groups:
+        similarities = [
+            len(sets[duplicates.group[0]] & sets[doc]) / len(sets[duplicates.group[0]] | sets[doc])
+            for doc in duplicates.group[1:]
+        ]
+        assert duplicates.similarity == min(similarities) >= corpus_checks.NEAR_DUPLICATE_JACCARD
     assert groups == corpus.find_near_duplicate_documents(documents)
 
 
 def test_check_near_duplicates_ignores_exact_duplicates():
     body = " ".join(f"word{i}" for i in range(40))
     documents = {"a": f"{body} end", "b": f"{body} stop", "c": f"{body} END"} | {f"d{i}": f"text {i}" for i in range(5)}
-    one = found_by(corpus.check_near_duplicates, evidence_of({"q": {"a": 1}}, documents=documents))["near duplicates"]
-    assert (one.problem, one.count, list(one.examples)) == (True, 2, ["a ~ b"])
-    few = found_by(
+    finding = find_by_check(corpus.check_near_duplicates, make_evidence({"q": {"a": 1}}, documents=documents))[
+        "near duplicates"
+    ]
+    assert (finding.problem, finding.count, list(finding.examples)) == (True, 2, ["a ~ b"])
+    in_large_corpus = find_by_check(
         corpus.check_near_duplicates,
-        evidence_of({"q": {"d1": 1}}, documents=documents | {str(i): f"t {i}" for i in range(20)}),
+        make_evidence({"q": {"d1": 1}}, documents=documents | {str(i): f"t {i}" for i in range(20)}),
     )
-    assert not few["near duplicates"].problem
+    assert not in_large_corpus["near duplicates"].problem
 
 
 def test_check_near_duplicates_without_rensa_raises_missing_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(MissingExtra) as caught:
-        list(corpus.check_near_duplicates(evidence_of({"q": {"a": 1}}, documents={"a": "x"})))
+        list(corpus.check_near_duplicates(make_evidence({"q": {"a": 1}}, documents={"a": "x"})))
     assert "[audit]'" in caught.value.hint
 
 
 @pytest.mark.parametrize(
-    ("lost", "known", "name"),
+    ("orphan", "known", "name"),
     [
         ("CACM-756", "CACM-0756", "zero padding"),
         ("0012", "12", "zero padding"),
@@ -214,8 +224,10 @@ def test_check_near_duplicates_without_rensa_raises_missing_extra(monkeypatch):
         ("DOC-07.txt", "doc7", "all of these"),
     ],
 )
-def test_find_id_repairs_matches_spelling_variants(lost, known, name):
-    assert [(one.name, one.matches) for one in find_id_repairs([lost], [known, "other"])] == [(name, {lost: known})]
+def test_find_id_repairs_matches_spelling_variants(orphan, known, name):
+    assert [(repair.name, repair.matches) for repair in find_id_repairs([orphan], [known, "other"])] == [
+        (name, {orphan: known})
+    ]
 
 
 def test_find_id_repairs_ignores_ambiguous_ids():
@@ -228,23 +240,23 @@ def test_check_orphans_documents_effect_by_hand():
     documents = {"d01": "one", "d02": "two", "d03": "three"}
     grades = {"q": {"d1": 1, "d02": 1}, "p": {"gone": 1}}
     runs = {"r": {"q": {"d01": 2, "d02": 1}, "p": {"d03": 1}}}
-    one = found_by(
-        corpus.check_orphans, evidence_of(grades, runs, documents=documents, measures=["precision@2", "map"])
+    finding = find_by_check(
+        corpus.check_orphans, make_evidence(grades, runs, documents=documents, measures=["precision@2", "map"])
     )["orphan documents"]
-    assert (one.problem, one.count, list(one.examples)) == (True, 2, ["d1 -> d01", "gone"])
-    assert "1 of 2 ids would match if zero padding were ignored" in one.message
+    assert (finding.problem, finding.count, list(finding.examples)) == (True, 2, ["d1 -> d01", "gone"])
+    assert "1 of 2 ids would match if zero padding were ignored" in finding.message
     # Unchanged: q has one of two relevant documents, at rank 2, and p none. Removed: p has no relevant document left
     # and is not scored. Repaired: q has both relevant documents, and p none.
-    assert one.table.rows == [
+    assert finding.table.rows == [
         ["r", "precision@2", 0.25, 2, 0.5, 1, 0.5, 2],
         ["r", "map", 0.125, 2, 0.5, 1, 0.5, 2],
     ]
-    assert one.effect.startswith("precision@2 of r 0.2500 (n=2) to 0.5000 (n=1) if orphans are removed")
+    assert finding.effect.startswith("precision@2 of r 0.2500 (n=2) to 0.5000 (n=1) if orphans are removed")
 
 
 def test_check_orphans_not_relevant_have_no_problem():
-    found = found_by(
-        corpus.check_orphans, evidence_of({"q": {"a": 1, "gone": 0}}, documents={"a": "x"}, queries={"q": "x"})
+    found = find_by_check(
+        corpus.check_orphans, make_evidence({"q": {"a": 1, "gone": 0}}, documents={"a": "x"}, queries={"q": "x"})
     )
     assert not found["orphan documents"].problem
     assert found["orphan documents"].count == 1
@@ -252,12 +264,12 @@ def test_check_orphans_not_relevant_have_no_problem():
 
 
 def test_check_orphans_matches_query_ids():
-    evidence = evidence_of(
+    evidence = make_evidence(
         {"q1": {"a": 1}, "q02": {"a": 1}}, {"r": {"q1": {"a": 1}, "q2": {"a": 1}}}, queries={"q1": "x", "q2": "y"}
     )
-    one = found_by(corpus.check_orphans, evidence)["orphan queries"]
-    assert (one.problem, list(one.examples)) == (True, ["q02 -> q2"])
-    assert one.table.rows[0] == ["r", "ndcg@10", 0.5, 2, 1, 1, 1, 2]
+    finding = find_by_check(corpus.check_orphans, evidence)["orphan queries"]
+    assert (finding.problem, list(finding.examples)) == (True, ["q02 -> q2"])
+    assert finding.table.rows[0] == ["r", "ndcg@10", 0.5, 2, 1, 1, 1, 2]
 
 
 def test_check_orphans_cacm_corrected_scores_match_evaluate(shared):
@@ -266,24 +278,24 @@ def test_check_orphans_cacm_corrected_scores_match_evaluate(shared):
         query: {re.sub(r"-0+", "-", doc): grade for doc, grade in docs.items()}
         for query, docs in data.judgments.nested.items()
     }
-    run = bm25(data, 30)
-    evidence = evidence_of(
+    run = run_bm25(data, 30)
+    evidence = make_evidence(
         raw, {"bm25": run}, documents=data.documents, queries=data.queries, measures=["precision@30", "map"]
     )
-    one = found_by(corpus.check_orphans, evidence)["orphan documents"]
-    assert (one.problem, one.count) == (True, 55)
-    assert "CACM-756 -> CACM-0756" in one.examples
-    right = ragauge.evaluate(data.judgments, run.nested, ["precision@30", "map"]).means
-    wrong = ragauge.evaluate(raw, run.nested, ["precision@30", "map"]).means
-    after = one.table.header.index("ids are corrected")
-    assert [row[2] for row in one.table.rows] == pytest.approx(list(wrong.values()), abs=1e-12)
-    assert [row[after] for row in one.table.rows] == pytest.approx(list(right.values()), abs=1e-12)
-    assert right["precision@30"] > wrong["precision@30"]
+    finding = find_by_check(corpus.check_orphans, evidence)["orphan documents"]
+    assert (finding.problem, finding.count) == (True, 55)
+    assert "CACM-756 -> CACM-0756" in finding.examples
+    correct_means = ragauge.evaluate(data.judgments, run.nested, ["precision@30", "map"]).means
+    raw_means = ragauge.evaluate(raw, run.nested, ["precision@30", "map"]).means
+    column = finding.table.header.index("ids are corrected")
+    assert [row[2] for row in finding.table.rows] == pytest.approx(list(raw_means.values()), abs=1e-12)
+    assert [row[column] for row in finding.table.rows] == pytest.approx(list(correct_means.values()), abs=1e-12)
+    assert correct_means["precision@30"] > raw_means["precision@30"]
 
 
 def test_check_duplicates_cranfield_has_two_empty_documents(shared):
     data = ragauge.load(shared("cranfield"))
-    found = found_by(corpus.check_duplicates, evidence_of(data.judgments, documents=data.documents))
+    found = find_by_check(corpus.check_duplicates, make_evidence(data.judgments, documents=data.documents))
     assert list(found["empty documents"].examples) == ["471", "995"]
     assert found["empty documents"].problem  # without a run, the effect is unknown
     assert (found["duplicates"].problem, found["duplicates"].count) == (False, 0)
@@ -291,15 +303,15 @@ def test_check_duplicates_cranfield_has_two_empty_documents(shared):
 
 def test_data_checks_arguana_match_known_counts(shared):
     data = ragauge.load(shared("arguana"))
-    evidence = evidence_of(data.judgments, documents=data.documents, queries=data.queries)
+    evidence = make_evidence(data.judgments, documents=data.documents, queries=data.queries)
     texts = {" ".join(document.whole.split()).casefold() for document in data.documents}
     assert len(texts) == 8626  # the published number of unique texts
-    one = found_by(corpus.check_duplicates, evidence)["duplicates"]
-    assert (one.problem, one.count) == (True, 2 * (8674 - 8626))
-    assert found_by(corpus.check_orphans, evidence)["orphan documents"].count == 5
-    one = found_by(leakage.check_own_documents, evidence)["own documents"]
-    assert one.count == 1406
-    assert "1,298 by their id, 108 under another id" in one.message
+    finding = find_by_check(corpus.check_duplicates, evidence)["duplicates"]
+    assert (finding.problem, finding.count) == (True, 2 * (8674 - 8626))
+    assert find_by_check(corpus.check_orphans, evidence)["orphan documents"].count == 5
+    finding = find_by_check(leakage.check_own_documents, evidence)["own documents"]
+    assert finding.count == 1406
+    assert "1,298 by their id, 108 under another id" in finding.message
 
 
 def test_check_own_documents_finds_queries_by_id_and_text():
@@ -307,17 +319,22 @@ def test_check_own_documents_finds_queries_by_id_and_text():
     queries = {"q1": "is it so that cats sleep all day long", "q2": "do dogs sleep?", "q3": "birds"}
     runs = {"r": {"q1": {"q1": 2, "y": 1}, "q2": {"x": 2, "z": 1}, "q3": {"y": 1}}}
     grades = {"q1": {"y": 1}, "q2": {"z": 1}, "q3": {"y": 1}}
-    evidence = evidence_of(grades, runs, documents=documents, queries=queries, measures=["mrr"])
-    one = found_by(leakage.check_own_documents, evidence)["own documents"]
-    assert (one.problem, one.count) == (True, 2)
-    assert "1 by their id, 1 under another id; 0 of them are judged relevant to themselves; r returned 2" in one.message
-    assert one.table.rows == [["r", "mrr", pytest.approx(2 / 3), 1]]
-    assert one.remedy == ("score with `evaluate -C own=dropped`; 1 under another id must be removed from the rankings")
-    by_id = evidence_of({"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"])
-    (row,) = found_by(leakage.check_own_documents, by_id)["own documents"].table.rows
+    evidence = make_evidence(grades, runs, documents=documents, queries=queries, measures=["mrr"])
+    finding = find_by_check(leakage.check_own_documents, evidence)["own documents"]
+    assert (finding.problem, finding.count) == (True, 2)
+    assert (
+        "1 by their id, 1 under another id; 0 of them are judged relevant to themselves; r returned 2"
+        in finding.message
+    )
+    assert finding.table.rows == [["r", "mrr", pytest.approx(2 / 3), 1]]
+    assert finding.remedy == (
+        "score with `evaluate -C own=dropped`; 1 under another id must be removed from the rankings"
+    )
+    by_id = make_evidence({"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"])
+    (row,) = find_by_check(leakage.check_own_documents, by_id)["own documents"].table.rows
     assert row[3] == by_id.scores("r", rules=by_id.rules.but(own="dropped")).means["mrr"] == 1
-    settled = replace(by_id, rules=by_id.rules.but(own="dropped"))
-    assert not found_by(leakage.check_own_documents, settled)["own documents"].problem
+    dropped = replace(by_id, rules=by_id.rules.but(own="dropped"))
+    assert not find_by_check(leakage.check_own_documents, dropped)["own documents"].problem
 
 
 def test_check_own_documents_shared_ids_are_a_problem_only_if_dropped():
@@ -326,23 +343,23 @@ def test_check_own_documents_shared_ids_are_a_problem_only_if_dropped():
         {"1": "what is heat transfer", "2": "how do wings work"},
     )
     grades, runs = {"1": {"1": 1}, "2": {"1": 1}}, {"r": {"1": {"1": 1}, "2": {"1": 1}}}
-    evidence = evidence_of(grades, runs, documents=documents, queries=queries)
-    found = found_by(leakage.check_own_documents, evidence)
+    evidence = make_evidence(grades, runs, documents=documents, queries=queries)
+    found = find_by_check(leakage.check_own_documents, evidence)
     assert list(found) == ["shared ids"]
     assert (found["shared ids"].problem, found["shared ids"].count) == (False, 2)
     assert found["shared ids"].effect == "ndcg@10 of r 1.0000 to 0.5000 if own=dropped"
-    wrong = replace(evidence, rules=PRESETS["beir"], _ranks_cache={})
-    assert found_by(leakage.check_own_documents, wrong)["shared ids"].problem
+    dropping = replace(evidence, rules=PRESETS["beir"], _ranks_cache={})
+    assert find_by_check(leakage.check_own_documents, dropping)["shared ids"].problem
 
 
-def paragraphs(n, rng):
+def make_paragraphs(n, rng):
     words = [f"word{i}" for i in range(300)]
     return {f"d{i}": " ".join(rng.choice(words) for _ in range(40)) for i in range(n)}
 
 
 def test_check_verbatim_queries_finds_queries_copied_from_answers():
     rng = random.Random(1)
-    documents = paragraphs(200, rng)
+    documents = make_paragraphs(200, rng)
     queries, grades, run = {}, {}, {}
     for i in range(40):
         words = documents[f"d{i}"].split()
@@ -350,63 +367,71 @@ def test_check_verbatim_queries_finds_queries_copied_from_answers():
         queries[f"q{i}"] = " ".join(words[5:11]) if copied else " ".join(rng.sample(words, 6))
         grades[f"q{i}"] = {f"d{i}": 1}
         run[f"q{i}"] = {f"d{i}": 1.0} if copied else {f"d{i + 1}": 2.0, f"d{i}": 1.0}
-    evidence = evidence_of(grades, {"r": run}, documents=documents, queries=queries, measures=["mrr"])
-    one = found_by(leakage.check_verbatim_queries, evidence)["verbatim answers"]
-    assert (one.problem, one.count) == (True, 10)
-    assert one.table.rows == [["r", "mrr", 0.625, 40, 0.5, 30, 1, 10]]
-    short = {query: " ".join(text.split()[:3]) for query, text in queries.items()}
-    assert found_by(leakage.check_verbatim_queries, replace(evidence, queries=short))["verbatim answers"].count == 0
+    evidence = make_evidence(grades, {"r": run}, documents=documents, queries=queries, measures=["mrr"])
+    finding = find_by_check(leakage.check_verbatim_queries, evidence)["verbatim answers"]
+    assert (finding.problem, finding.count) == (True, 10)
+    assert finding.table.rows == [["r", "mrr", 0.625, 40, 0.5, 30, 1, 10]]
+    short_queries = {query: " ".join(text.split()[:3]) for query, text in queries.items()}
+    assert (
+        find_by_check(leakage.check_verbatim_queries, replace(evidence, queries=short_queries))[
+            "verbatim answers"
+        ].count
+        == 0
+    )
 
 
 def test_predictor_pairs_auc_matches_scikit_learn():
     rng = np.random.default_rng(0)
-    place = {f"d{i}": i for i in range(40)}
+    row_by_doc = {f"d{i}": i for i in range(40)}
     grades = {f"q{i}": {f"d{j}": float(rng.integers(0, 2)) for j in rng.choice(40, 8, replace=False)} for i in range(9)}
     grades = {query: docs for query, docs in grades.items() if 1 <= sum(docs.values()) <= 7}
     values = rng.integers(0, 6, 40).astype(float)
-    pairs = leakage_predictors.draw_pairs(grades, place, 1)
-    each = pairs.auc(values[pairs.relevant], values[pairs.other])
-    for query, found in zip(pairs.queries, each, strict=True):
+    pairs = leakage_predictors.draw_pairs(grades, row_by_doc, 1)
+    auc_by_query = pairs.auc(values[pairs.relevant], values[pairs.other])
+    for query, auc in zip(pairs.queries, auc_by_query, strict=True):
         # All 40 documents are drawn, so the comparison group is every document that is not relevant.
-        label = [grades[query].get(doc, 0) for doc in place]
-        assert found == pytest.approx(roc_auc_score(label, values))
+        labels = [grades[query].get(doc, 0) for doc in row_by_doc]
+        assert auc == pytest.approx(roc_auc_score(labels, values))
 
 
-def with_field(documents, name, values):
-    return [one._replace(metadata={**one.metadata, name: value}) for one, value in zip(documents, values, strict=True)]
+def add_field(documents, name, values):
+    return [
+        document._replace(metadata={**document.metadata, name: value})
+        for document, value in zip(documents, values, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("name", ["number", "category", "place"])
 def test_check_predictors_finds_field_that_separates_relevant(name):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
-    right = {doc for docs in data.judgments.nested.values() for doc in docs}
+    relevant = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
     if name == "number":
-        documents = with_field(data.documents, "boost", [rng.random() + (one.id in right) for one in data.documents])
+        documents = add_field(data.documents, "boost", [rng.random() + (one.id in relevant) for one in data.documents])
     elif name == "category":
-        kinds = ["gold" if one.id in right else rng.choice(["silver", "tin"]) for one in data.documents]
-        documents = with_field(data.documents, "origin", kinds)
+        kinds = ["gold" if one.id in relevant else rng.choice(["silver", "tin"]) for one in data.documents]
+        documents = add_field(data.documents, "origin", kinds)
     else:
-        documents = sorted(data.documents, key=lambda one: one.id not in right)
-    evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
+        documents = sorted(data.documents, key=lambda one: one.id not in relevant)
+    evidence = make_evidence(data.judgments, documents=documents, queries=data.queries)
     problems = [one for one in leakage.check_predictors(evidence) if one.problem]
     assert [one.check for one in problems] == ["leaking field"]
     assert {"number": "`boost`", "category": "`origin`", "place": "position in the corpus"}[name] in problems[0].message
 
 
-def leaking(documents, data, **more):
-    evidence = evidence_of(data.judgments, documents=documents, queries=data.queries, **more)
-    return [one for one in leakage.check_predictors(evidence) if one.problem]
+def find_leaks(documents, data, **more):
+    evidence = make_evidence(data.judgments, documents=documents, queries=data.queries, **more)
+    return [finding for finding in leakage.check_predictors(evidence) if finding.problem]
 
 
-def answered_by(data):
+def list_answered_queries(data):
     """Return for each document the queries that it is relevant to."""
-    found = {one.id: [] for one in data.documents}
+    queries_by_doc = {document.id: [] for document in data.documents}
     for query, docs in data.judgments.nested.items():
         for doc, grade in docs.items():
             if grade > 0:
-                found[doc].append(query)
-    return found
+                queries_by_doc[doc].append(query)
+    return queries_by_doc
 
 
 @pytest.mark.parametrize("kind", ["list", "text", "json", "number", "key", "id", "address"])
@@ -417,50 +442,50 @@ def test_check_predictors_finds_field_with_answered_query_ids(kind):
         grades = {names[query]: docs for query, docs in data.judgments.nested.items()}
         queries = {names[query]: text for query, text in data.queries.items()}
         data = replace(data, judgments=Judgments(grades), queries=queries)
-    answers = answered_by(data)
-    everyone = list(data.queries)
+    answers = list_answered_queries(data)
+    all_queries = list(data.queries)
     rng = random.Random(0)
     # Every document names two queries, also documents that are relevant to none.
-    named = {doc: [*docs, *rng.sample(everyone, 2)][:2] for doc, docs in answers.items()}
+    query_ids = {doc: [*docs, *rng.sample(all_queries, 2)][:2] for doc, docs in answers.items()}
     values = {
-        "list": lambda doc: named[doc],
-        "text": lambda doc: ",".join(named[doc]),
-        "json": lambda doc: str(named[doc]),
-        "number": lambda doc: int(named[doc][0]),
-        "key": lambda doc: dict.fromkeys(named[doc], 1),
-        "address": lambda doc: f"https://example.org/ask/{named[doc][0]}?page=1",
+        "list": lambda doc: query_ids[doc],
+        "text": lambda doc: ",".join(query_ids[doc]),
+        "json": lambda doc: str(query_ids[doc]),
+        "number": lambda doc: int(query_ids[doc][0]),
+        "key": lambda doc: dict.fromkeys(query_ids[doc], 1),
+        "address": lambda doc: f"https://example.org/ask/{query_ids[doc][0]}?page=1",
     }
     if kind == "id":
-        new = {doc: f"{named[doc][0]}-{i}" for i, doc in enumerate(answers)}
+        new = {doc: f"{query_ids[doc][0]}-{i}" for i, doc in enumerate(answers)}
         grades = {q: {new[doc]: grade for doc, grade in docs.items()} for q, docs in data.judgments.nested.items()}
         documents = [one._replace(id=new[one.id]) for one in data.documents]
         data = replace(data, documents=documents, judgments=Judgments(grades))
     else:
-        documents = with_field(data.documents, "for", [values[kind](one.id) for one in data.documents])
-    (one,) = leaking(documents, data)
+        documents = add_field(data.documents, "for", [values[kind](one.id) for one in data.documents])
+    (one,) = find_leaks(documents, data)
     assert (one.check, one.count) == ("leaking field", 60)
     assert (
         f"{'the id' if kind == 'id' else 'metadata `for`'} contains the id of the query that a document answers"
         in one.message
     )
-    ranking, alone, *_ = one.table.rows[0]
+    ranking, score, *_ = one.table.rows[0]
     assert ranking == f"by {'the id' if kind == 'id' else 'metadata `for`'} alone"
-    assert one.effect == f"ndcg@10 of a ranking {ranking} {alone:.4f}"
-    assert alone > 0.2
+    assert one.effect == f"ndcg@10 of a ranking {ranking} {score:.4f}"
+    assert score > 0.2
 
 
 @pytest.mark.parametrize("half", [True, False])
 def test_check_predictors_pooled_query_ids_are_a_note(half):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
-    named = {one.id: set() for one in data.documents}
+    query_ids = {one.id: set() for one in data.documents}
     rng = random.Random(0)
     for i, (query, docs) in enumerate(data.judgments.nested.items()):
         if half and i % 2:
             continue
-        for doc in docs if half else [*docs, *rng.sample(list(named), 60)]:
-            named[doc].add(query)
-    documents = with_field(data.documents, "seen", [sorted(named[one.id]) for one in data.documents])
-    evidence = evidence_of(data.judgments, documents=documents, queries=data.queries)
+        for doc in docs if half else [*docs, *rng.sample(list(query_ids), 60)]:
+            query_ids[doc].add(query)
+    documents = add_field(data.documents, "seen", [sorted(query_ids[one.id]) for one in data.documents])
+    evidence = make_evidence(data.judgments, documents=documents, queries=data.queries)
     found = list(leakage.check_predictors(evidence))
     assert (
         any("contains the id of the query that a document answers" in one.message for one in found if one.problem)
@@ -474,23 +499,25 @@ def test_check_predictors_pooled_query_ids_are_a_note(half):
 @pytest.mark.parametrize("kind", ["nested", "id", "address", "host", "list", "tag", "mixed"])
 def test_check_predictors_finds_leak_in_structured_field(kind):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=4)
-    right = {doc for docs in data.judgments.nested.values() for doc in docs}
+    relevant = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
     values = {
-        "nested": lambda doc: {"gold": True} if doc in right else {"other": 1},
-        "address": lambda doc: f"https://example.org/{doc}" if doc in right else None,
-        "host": lambda doc: f"https://{'gold' if doc in right else 'web'}.example.org/{doc}",
-        "list": lambda doc: [rng.random() for _ in range(3 if doc in right else 2)],
-        "tag": lambda doc: ["gold" if doc in right else rng.choice(["web", "book"])],
-        "mixed": lambda doc: [doc, f"{doc}x"] if doc in right else doc,
+        "nested": lambda doc: {"gold": True} if doc in relevant else {"other": 1},
+        "address": lambda doc: f"https://example.org/{doc}" if doc in relevant else None,
+        "host": lambda doc: f"https://{'gold' if doc in relevant else 'web'}.example.org/{doc}",
+        "list": lambda doc: [rng.random() for _ in range(3 if doc in relevant else 2)],
+        "tag": lambda doc: ["gold" if doc in relevant else rng.choice(["web", "book"])],
+        "mixed": lambda doc: [doc, f"{doc}x"] if doc in relevant else doc,
     }
     if kind == "id":
-        new = {one.id: f"{'gold' if one.id in right else rng.choice(['web', 'a'])}-{one.id}" for one in data.documents}
+        new = {
+            one.id: f"{'gold' if one.id in relevant else rng.choice(['web', 'a'])}-{one.id}" for one in data.documents
+        }
         grades = {q: {new[doc]: grade for doc, grade in docs.items()} for q, docs in data.judgments.nested.items()}
         data = replace(data, judgments=Judgments(grades))
         documents = [one._replace(id=new[one.id]) for one in data.documents]
     else:
-        documents = with_field(data.documents, "m", [values[kind](one.id) for one in data.documents])
+        documents = add_field(data.documents, "m", [values[kind](one.id) for one in data.documents])
     names = {
         "nested": "metadata `m.gold`",
         "id": "beginning of the id",
@@ -500,58 +527,72 @@ def test_check_predictors_finds_leak_in_structured_field(kind):
         "tag": "metadata `m`",
         "mixed": "how many metadata `m` has",
     }
-    assert any(one.message.startswith(f"{names[kind]} separates relevant") for one in leaking(documents, data))
+    assert any(one.message.startswith(f"{names[kind]} separates relevant") for one in find_leaks(documents, data))
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_check_predictors_random_fields_have_no_problem(seed):
     data = synthetic.make_synthetic("needles", documents=300, queries=60, seed=seed)
     rng = random.Random(seed)
-    everyone = list(data.queries)
+    all_queries = list(data.queries)
     documents = [
-        one._replace(
+        document._replace(
             metadata={
-                "for": rng.sample(everyone, rng.randint(0, 3)),
-                "names": ",".join(rng.sample(everyone, 2)),
+                "for": rng.sample(all_queries, rng.randint(0, 3)),
+                "names": ",".join(rng.sample(all_queries, 2)),
                 "m": {"gold": True} if rng.random() < 0.2 else {"other": {"deep": rng.choice("abc")}},
-                "url": f"https://{rng.choice(['gold', 'web'])}.org/{one.id}" if rng.random() < 0.5 else None,
+                "url": f"https://{rng.choice(['gold', 'web'])}.org/{document.id}" if rng.random() < 0.5 else None,
             }
         )
-        for one in data.documents
+        for document in data.documents
     ]
-    assert leaking(documents, data) == []
+    assert find_leaks(documents, data) == []
 
 
 def test_check_predictors_names_unchecked_and_limits_fields():
     data = synthetic.make_synthetic("needles", documents=200, queries=30)
-    titled = with_field(data.documents, "title", [f"{one.id} and more" for one in data.documents])
-    evidence = evidence_of(data.judgments, documents=titled, queries=data.queries)
-    told = found_by(leakage.check_predictors, evidence)["predictors"]
-    assert told.message.endswith("; not checked value by value: `title`")
-    many = [
-        Document(one.id, one.text, metadata={"deep": {f"k{j}": i % (j + 2) for j in range(100)}})
-        for i, one in enumerate(data.documents)
+    titled = add_field(data.documents, "title", [f"{document.id} and more" for document in data.documents])
+    evidence = make_evidence(data.judgments, documents=titled, queries=data.queries)
+    finding = find_by_check(leakage.check_predictors, evidence)["predictors"]
+    assert finding.message.endswith("; not checked value by value: `title`")
+    documents = [
+        Document(document.id, document.text, metadata={"deep": {f"k{j}": i % (j + 2) for j in range(100)}})
+        for i, document in enumerate(data.documents)
     ]
-    found, unread = leakage_fields.find_candidate_fields(many, WeightedCorpus.of(many))
+    found, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
     assert len(found) == leakage_fields.MAX_FIELDS
     assert len(unread) > 50
     assert "metadata `deep.k99`" in unread
 
 
 def test_candidate_fields_accept_metadata_of_any_type():
-    odd = [None, [], {}, {"x": {}}, [None], {1: 2}, float("nan"), "", 10**400, True, {"a": [{"b": 1}]}, (1, "2"), b"x"]
-    documents = [Document(f"d{i}", f"text {i}", metadata={"odd": odd[i % len(odd)]}) for i in range(60)]
+    odd_values = [
+        None,
+        [],
+        {},
+        {"x": {}},
+        [None],
+        {1: 2},
+        float("nan"),
+        "",
+        10**400,
+        True,
+        {"a": [{"b": 1}]},
+        (1, "2"),
+        b"x",
+    ]
+    documents = [Document(f"d{i}", f"text {i}", metadata={"odd": odd_values[i % len(odd_values)]}) for i in range(60)]
     found, _ = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
-    assert all(len(one.values) == 60 for one in found)
-    assert "how many metadata `odd` has" in [one.name for one in found]
+    assert all(len(field.values) == 60 for field in found)
+    assert "how many metadata `odd` has" in [field.name for field in found]
     assert leakage_fields.find_query_naming_fields(documents, {"x", "1", "2", "d3"})
 
 
 def test_check_predictors_finds_leak_of_leaky_dataset():
     data = synthetic.make_synthetic("leaky", documents=500, queries=50)
     numbers = {one.id: one.metadata["hidden"] for one in data.documents}
-    by_number = run_of(dict.fromkeys(data.queries, numbers), "by number")
-    evidence = evidence_from(data, **{"by number": by_number, "bm25": bm25(data)})
+    by_number = make_run(dict.fromkeys(data.queries, numbers), "by number")
+    evidence = make_dataset_evidence(data, **{"by number": by_number, "bm25": run_bm25(data)})
     assert evidence.scores("by number").means["ndcg@10"] == 1
     found = list(leakage.check_predictors(evidence))
     field, score = (one for one in found if one.problem)
@@ -562,21 +603,23 @@ def test_check_predictors_finds_leak_of_leaky_dataset():
     assert rows["by metadata `hidden` alone"][1] == rows["by number"][1] == 1
     assert rows["by number"][-1] == pytest.approx(1)
     assert abs(rows["bm25"][-1]) < 0.2
-    twin = found_by(corpus.check_duplicates, evidence)["duplicates"]
-    assert (twin.problem, twin.count) == (True, 409)
+    duplicates = find_by_check(corpus.check_duplicates, evidence)["duplicates"]
+    assert (duplicates.problem, duplicates.count) == (True, 409)
 
 
 def test_check_predictors_names_runs_with_leaking_prior():
     data = synthetic.make_synthetic("leaky", documents=200, queries=30)
-    words = bm25(data)
-    told = {
+    words_run = run_bm25(data)
+    evidence_by_run = {
         "plain": {},
         "flat": {"prior": "hidden"},
         "deep": {"parts": [{}, {"prior": "hidden"}]},
         "odd": {"prior": "x"},
     }
-    runs = {name: Run(words.table, name, manifest={"evidence": one}) for name, one in told.items()}
-    field = found_by(leakage.check_predictors, evidence_from(data, **runs))["leaking field"]
+    runs = {
+        name: Run(words_run.table, name, manifest={"evidence": evidence}) for name, evidence in evidence_by_run.items()
+    }
+    field = find_by_check(leakage.check_predictors, make_dataset_evidence(data, **runs))["leaking field"]
     assert field.message.endswith("; ranked by it: flat, deep")
     assert all(abs(row[-1]) < 0.9 for row in field.table.rows[1:])
     assert re.search(r"the query words have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
@@ -586,38 +629,41 @@ def test_audit_evidence_leak_is_first_and_changes_chance_remedy():
     data = synthetic.make_synthetic("leaky", documents=200, queries=30)
     rng = np.random.default_rng(0)
     names = [one.id for one in data.documents]
-    drawn = {q: {names[i]: 20.0 - j for j, i in enumerate(rng.permutation(200)[:20])} for q in data.queries}
+    random_run = {q: {names[i]: 20.0 - j for j, i in enumerate(rng.permutation(200)[:20])} for q in data.queries}
     found = audit_evidence(
-        evidence_from(data, drawn=drawn), select_checks(AUDIT_CHECKS, ["chance", "duplicates", "predictors"])
+        make_dataset_evidence(data, drawn=random_run),
+        select_checks(AUDIT_CHECKS, ["chance", "duplicates", "predictors"]),
     )
     assert [one.check for one in found.problems] == ["leaking field", "chance", "duplicates"]
     assert found.problems[1].remedy.startswith("fix the leak first: if judgments follow a leaking field instead of")
-    (alone,) = audit_evidence(evidence_from(data, drawn=drawn), select_checks(AUDIT_CHECKS, ["chance"])).problems
-    assert alone.remedy.startswith("check for ids that do not match")
+    (chance_finding,) = audit_evidence(
+        make_dataset_evidence(data, drawn=random_run), select_checks(AUDIT_CHECKS, ["chance"])
+    ).problems
+    assert chance_finding.remedy.startswith("check for ids that do not match")
 
 
 def test_check_predictors_weak_field_is_a_note():
     data = synthetic.make_synthetic("needles", documents=300, queries=40)
-    right = {doc for docs in data.judgments.nested.values() for doc in docs}
+    relevant = {doc for docs in data.judgments.nested.values() for doc in docs}
     rng = random.Random(0)
-    numbers = [rng.gauss(1.0 if one.id in right else 0.0, 1.0) for one in data.documents]
-    weak = replace(data, documents=with_field(data.documents, "weak", numbers))
-    (told,) = leakage.check_predictors(evidence_from(weak))
-    assert not told.problem
-    assert "metadata `weak` (higher, 0." in told.message
-    assert "; this is only a note, neither clearly better than the query words nor close to the mark" in told.message
+    numbers = [rng.gauss(1.0 if one.id in relevant else 0.0, 1.0) for one in data.documents]
+    weak_data = replace(data, documents=add_field(data.documents, "weak", numbers))
+    (finding,) = leakage.check_predictors(make_dataset_evidence(weak_data))
+    assert not finding.problem
+    assert "metadata `weak` (higher, 0." in finding.message
+    assert "; this is only a note, neither clearly better than the query words nor close to the mark" in finding.message
 
 
 def test_check_predictors_perfect_run_of_foreign_queries_has_no_problem():
     data = synthetic.make_synthetic("needles", documents=200, queries=30)
     foreign = {query: " ".join(word[::-1] for word in text.lower().split()) for query, text in data.queries.items()}
-    perfect = run_of(data.judgments.nested, "perfect")
-    evidence = replace(evidence_from(data, perfect=perfect), queries=foreign)
-    (told,) = leakage.check_predictors(evidence)
-    rows = {row[0]: row[1] for row in told.table.rows}
+    perfect = make_run(data.judgments.nested, "perfect")
+    evidence = replace(make_dataset_evidence(data, perfect=perfect), queries=foreign)
+    (finding,) = leakage.check_predictors(evidence)
+    rows = {row[0]: row[1] for row in finding.table.rows}
     assert rows["perfect"] == 1
     assert rows["query words"] == pytest.approx(0.5, abs=0.1)
-    assert not told.problem
+    assert not finding.problem
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -625,21 +671,23 @@ def test_check_predictors_shuffled_field_has_no_problem(seed):
     data = synthetic.make_synthetic("leaky", documents=500, queries=50, seed=seed)
     numbers = [one.metadata["hidden"] for one in data.documents]
     random.Random(seed).shuffle(numbers)
-    clean = replace(data, documents=with_field(data.documents, "hidden", numbers))
-    assert not [one for one in leakage.check_predictors(evidence_from(clean, bm25=bm25(clean))) if one.problem]
+    clean = replace(data, documents=add_field(data.documents, "hidden", numbers))
+    assert not [
+        one for one in leakage.check_predictors(make_dataset_evidence(clean, bm25=run_bm25(clean))) if one.problem
+    ]
 
 
 def test_make_synthetic_leaky_has_409_duplicates_and_no_targets():
     data = synthetic.make_synthetic("leaky", documents=500, queries=50)
     texts = [one.text for one in data.documents]
     assert sum(texts.count(text) > 1 for text in texts) == 409
-    run = bm25(data).nested
+    run = run_bm25(data).nested
     scores = ragauge.evaluate(data.judgments, run, ["dr@20", "recall@20"], "swarm")
     assert data.judgments.targets is None
     assert scores.values["dr@20"].tolist() == scores.values["recall@20"].tolist()
 
 
-def of_chance(seed):
+def draw_independent_fields(seed):
     """Return document pairs, a numeric field and a categorical field that are independent of each other."""
     rng = np.random.default_rng(seed)
     grades = {f"q{i}": {f"d{j}": 1.0 for j in rng.choice(80, 3, replace=False)} for i in range(15)}
@@ -650,25 +698,25 @@ def of_chance(seed):
 
 @pytest.mark.simulation
 def test_permutation_test_keeps_its_false_positive_rate():
-    p = [
-        [leakage_predictors.permutation_test(pairs, one, seed=seed) for one in both]
+    p_values = [
+        [leakage_predictors.permutation_test(pairs, field, seed=seed) for field in fields]
         for seed in range(300)
-        for pairs, *both in [of_chance(seed)]
+        for pairs, *fields in [draw_independent_fields(seed)]
     ]
-    assert np.min(p) > 0
+    assert np.min(p_values) > 0
     for level in (0.05, 0.2):
         # Three standard errors of a share of 300 tests.
         margin = 3 * math.sqrt(level * (1 - level) / 300)
-        assert np.abs((np.array(p) <= level).mean(axis=0) - level).max() < margin
+        assert np.abs((np.array(p_values) <= level).mean(axis=0) - level).max() < margin
 
 
 @pytest.mark.simulation
 def test_evaluate_predictors_keeps_family_error_rate():
     alarms = 0
     for seed in range(200):
-        pairs, *both = of_chance(1000 + seed)
-        found = leakage_predictors.evaluate_predictors(pairs, both, np.full(len(pairs.queries), 0.5))
-        alarms += min(one.p for one in found) <= 0.05
+        pairs, *fields = draw_independent_fields(1000 + seed)
+        predictors = leakage_predictors.evaluate_predictors(pairs, fields, np.full(len(pairs.queries), 0.5))
+        alarms += min(predictor.p for predictor in predictors) <= 0.05
     assert alarms / 200 < 0.05 + 3 * math.sqrt(0.05 * 0.95 / 200)
 
 
@@ -676,16 +724,18 @@ def test_evaluate_predictors_keeps_family_error_rate():
 def test_data_checks_clean_synthetic_data_has_no_problem(kind):
     for seed in range(4):
         data = synthetic.make_synthetic(kind, documents=400, queries=40, seed=seed)
-        evidence = evidence_from(data, bm25=bm25(data))
-        problems = [(one.check, one.message) for check in CHECKS for one in check(evidence) if one.problem]
+        evidence = make_dataset_evidence(data, bm25=run_bm25(data))
+        problems = [
+            (finding.check, finding.message) for check in CHECKS for finding in check(evidence) if finding.problem
+        ]
         assert problems == []
 
 
 @pytest.mark.parametrize("name", ["cacm", "adi", "noveleval"])
 def test_data_checks_sound_public_collections_have_no_problem(shared, name):
     data = ragauge.load(shared(name))
-    evidence = evidence_from(data, bm25=bm25(data))
-    assert [one.check for check in CHECKS for one in check(evidence) if one.problem] == []
+    evidence = make_dataset_evidence(data, bm25=run_bm25(data))
+    assert [finding.check for check in CHECKS for finding in check(evidence) if finding.problem] == []
 
 
 def test_candidate_fields_exclude_titles_ids_and_lists():
@@ -693,8 +743,8 @@ def test_candidate_fields_exclude_titles_ids_and_lists():
         Document(f"d{i}", f"text {i}", metadata={"name": f"n{i}", "parts": [i], "year": 1990 + i % 20, "one": "same"})
         for i in range(40)
     ]
-    found, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
-    assert [one.name for one in found] == ["length", "position in the corpus", "metadata `year`"]
+    fields, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
+    assert [field.name for field in fields] == ["length", "position in the corpus", "metadata `year`"]
     assert unread == ["`name`", "`parts`"]
     dates = leakage_fields.build_metadata_field("date", [f"2024-01-{1 + i:02}" for i in range(28)])
     assert dates.values.tolist() == list(range(1, 29))
@@ -704,7 +754,7 @@ def test_candidate_fields_exclude_titles_ids_and_lists():
 
 def test_data_checks_are_deterministic():
     data = synthetic.make_synthetic("leaky", documents=200, queries=20)
-    evidence = evidence_from(data, bm25=bm25(data))
+    evidence = make_dataset_evidence(data, bm25=run_bm25(data))
     for check in CHECKS:
         assert list(check(evidence)) == list(check(evidence))
 
@@ -712,10 +762,10 @@ def test_data_checks_are_deterministic():
 @pytest.mark.parametrize("check", CHECKS)
 def test_data_checks_without_evidence_raise_missing_evidence(check):
     with pytest.raises(MissingEvidence):
-        list(check(evidence_of({"q": {"a": 1}})))
+        list(check(make_evidence({"q": {"a": 1}})))
 
 
 @pytest.mark.parametrize("check", CHECKS[:-1])
 def test_data_checks_accept_empty_corpus(check):
-    found = list(check(evidence_of({"q": {"a": 1}}, documents=[], queries={"q": "one two three four"})))
-    assert all(one.message for one in found)
+    found = list(check(make_evidence({"q": {"a": 1}}, documents=[], queries={"q": "one two three four"})))
+    assert all(finding.message for finding in found)

@@ -33,29 +33,29 @@ from ragauge.measures.scoring import score_judged_ranks
 from ragauge.stats.power import detectable_difference, queries_needed
 from strategies import judgments, runs
 
-DEFAULT = ("ndcg@10", "recall@100", "map", "mrr", "precision@10")
+DEFAULT_MEASURES = ("ndcg@10", "recall@100", "map", "mrr", "precision@10")
 
 
-def run_of(nested, name="run"):
+def make_run(nested, name="run"):
     rows = [(q, d, float(s)) for q, docs in nested.items() for d, s in docs.items()]
     return Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"), name)
 
 
-def evidence_of(qrels, nested, measures=DEFAULT, convention="default", **more):
+def make_evidence(qrels, nested, measures=DEFAULT_MEASURES, convention="default", **more):
     """Evidence of one run called `run`, or of several by name."""
-    several = isinstance(next(iter(next(iter(nested.values())).values())), dict)
-    named = nested if several else {"run": nested}
+    has_names = isinstance(next(iter(next(iter(nested.values())).values())), dict)
+    runs_by_name = nested if has_names else {"run": nested}
     rules = PRESETS[convention] if isinstance(convention, str) else convention
     return AuditInput(
         qrels if isinstance(qrels, Judgments) else Judgments(qrels),
-        {name: run_of(one, name) for name, one in named.items()},
+        {name: make_run(ranking, name) for name, ranking in runs_by_name.items()},
         parse_measure_names(measures, rules),
         rules,
         **more,
     )
 
 
-def made(seed=0, queries=50, documents=400, relevant=15, skill=1.0, depth=100, judged=60):
+def draw_collection(seed=0, queries=50, documents=400, relevant=15, skill=1.0, depth=100, judged=60):
     """Return pooled judgments with grades 0 to 3, and a run scored by `skill` times the grade plus normal noise."""
     rng = np.random.default_rng(seed)
     qrels, ranking = {}, {}
@@ -71,22 +71,28 @@ def made(seed=0, queries=50, documents=400, relevant=15, skill=1.0, depth=100, j
     return qrels, ranking
 
 
-def only(found):
-    (one,) = found
-    return one
+def get_only(items):
+    (item,) = items
+    return item
 
 
 def test_audit_evidence_sound_run_has_no_problem():
     for seed in range(5):
-        qrels, ranking = made(seed)
-        found = audit_evidence(evidence_of(qrels, ranking), AUDIT_CHECKS.values())
+        qrels, ranking = draw_collection(seed)
+        found = audit_evidence(make_evidence(qrels, ranking), AUDIT_CHECKS.values())
         assert found.problems == []
-        assert {one.check for one in found.findings} >= {"ties", "chance", "unjudged", "perfection", "survivorship"}
+        assert {finding.check for finding in found.findings} >= {
+            "ties",
+            "chance",
+            "unjudged",
+            "perfection",
+            "survivorship",
+        }
 
 
 # Ties
 
-ORDERED = [
+ORDER_MEASURES = [
     "map", "map@2", "map(rel=2)", "gm_map", "r_precision", "rprec_mult@0.6", "bpref", "bpref(rel=2)", "mrr", "mrr@3",
     "iprec_at_recall@0.5", "11pt_avg", "precision@2", "precision(of=retrieved)@2", "relative_precision@2", "hit_rate@1",
     "recall@2", "recall(rel=2)@1", "recall(of=capped)@2", "recall(of=k)@2", "num_rel_ret@2", "f1@2", "bing", "yaap",
@@ -94,7 +100,7 @@ ORDERED = [
 ]  # fmt: skip
 
 
-def orders_of(scores):
+def list_orders(scores):
     """Yield every ranking that the scores allow."""
     levels = sorted(set(scores.values()), reverse=True)
     groups = [[doc for doc, score in scores.items() if score == level] for level in levels]
@@ -109,22 +115,24 @@ def orders_of(scores):
 )
 @pytest.mark.slow
 def test_order_ties_bounds_match_all_orders(grades, scores):
-    measures = parse_measure_names(ORDERED)
-    assert all(tie_orders.has_exact_bounds(one) for one in measures)
-    evidence = evidence_of({"q": grades}, {"q": scores}, ORDERED)
+    measures = parse_measure_names(ORDER_MEASURES)
+    assert all(tie_orders.has_exact_bounds(measure) for measure in measures)
+    evidence = make_evidence({"q": grades}, {"q": scores}, ORDER_MEASURES)
     judged = evidence.judged("run", rules=PRESETS["default"].but(ties="expected"))
     worst, best = (
         score_judged_ranks(tie_orders.order_ties(judged, best=best), measures, evidence.rules) for best in (False, True)
     )
-    every = {str(i): order for i, order in enumerate(orders_of(scores))}
-    ranked = {name: {d: -float(i) for i, d in enumerate(order)} for name, order in every.items()}
-    one_by_one = evaluate(dict.fromkeys(every, grades), ranked, ORDERED)
-    each = np.transpose([one_by_one.values[str(one)] for one in measures])
-    assert [values[0] for values in worst.values.values()] == pytest.approx(np.min(each, axis=0))
-    assert [values[0] for values in best.values.values()] == pytest.approx(np.max(each, axis=0))
-    closed = [one for one in measures if one.spec.averages_ties and one.spec.name != "f1"]  # f1 uses expected values
-    middle = [one.mean for one in tie_orders.compute_expected_means(judged, closed, evidence.rules)]
-    assert middle == pytest.approx([one_by_one.values[str(one)].mean() for one in closed])
+    orders = {str(i): order for i, order in enumerate(list_orders(scores))}
+    ranked = {name: {d: -float(i) for i, d in enumerate(order)} for name, order in orders.items()}
+    scores_by_order = evaluate(dict.fromkeys(orders, grades), ranked, ORDER_MEASURES)
+    values_by_measure = np.transpose([scores_by_order.values[str(measure)] for measure in measures])
+    assert [values[0] for values in worst.values.values()] == pytest.approx(np.min(values_by_measure, axis=0))
+    assert [values[0] for values in best.values.values()] == pytest.approx(np.max(values_by_measure, axis=0))
+    averaged = [
+        measure for measure in measures if measure.spec.averages_ties and measure.spec.name != "f1"
+    ]  # f1 uses expected values
+    expected = [measure.mean for measure in tie_orders.compute_expected_means(judged, averaged, evidence.rules)]
+    assert expected == pytest.approx([scores_by_order.values[str(measure)].mean() for measure in averaged])
 
 
 def test_has_exact_bounds_rejects_measures_without_known_bounds():
@@ -135,7 +143,7 @@ def test_has_exact_bounds_rejects_measures_without_known_bounds():
 def test_check_ties_by_hand():
     qrels = {"q1": {"a": 1, "b": 0}, "q2": {"c": 1}}
     tied = {"q1": {"a": 1.0, "b": 1.0, "x": 1.0}, "q2": {"c": 2.0, "y": 1.0}}
-    found = only(ties.check_ties(evidence_of(qrels, tied, ["mrr"])))
+    found = get_only(ties.check_ties(make_evidence(qrels, tied, ["mrr"])))
     assert found.problem
     assert (found.count, list(found.examples)) == (1, ["q1"])
     assert "40.0% of the scores are tied (2 of 5)" in found.message
@@ -145,23 +153,23 @@ def test_check_ties_by_hand():
 
 
 def test_check_ties_without_effect_have_no_problem():
-    found = only(ties.check_ties(evidence_of({"q": {"a": 1}}, {"q": {"a": 2.0, "x": 1.0, "y": 1.0}}, ["mrr"])))
+    found = get_only(ties.check_ties(make_evidence({"q": {"a": 1}}, {"q": {"a": 2.0, "x": 1.0, "y": 1.0}}, ["mrr"])))
     assert not found.problem
     assert "no query's score depends" in found.message
 
 
 def test_check_ties_difference_below_32_bit_is_reported():
-    near = {f"q{i}": {"x": 1.0 + 1e-12, "a": 1.0} for i in range(3)}
-    found = list(ties.check_ties(evidence_of({f"q{i}": {"a": 1} for i in range(3)}, near, ["mrr"])))
-    width = only([one for one in found if one.check == "score width"])
+    near_ties = {f"q{i}": {"x": 1.0 + 1e-12, "a": 1.0} for i in range(3)}
+    found = list(ties.check_ties(make_evidence({f"q{i}": {"a": 1} for i in range(3)}, near_ties, ["mrr"])))
+    width = get_only([finding for finding in found if finding.check == "score width"])
     assert (width.count, width.problem) == (3, False)  # ties are broken by descending id: x stays first
-    near = {q: {"a": 1.0 + 1e-12, "x": 1.0} for q in near}
-    found = list(ties.check_ties(evidence_of({q: {"a": 1} for q in near}, near, ["mrr"])))
-    width = only([one for one in found if one.check == "score width"])
+    near_ties = {q: {"a": 1.0 + 1e-12, "x": 1.0} for q in near_ties}
+    found = list(ties.check_ties(make_evidence({q: {"a": 1} for q in near_ties}, near_ties, ["mrr"])))
+    width = get_only([finding for finding in found if finding.check == "score width"])
     assert (width.problem, width.effect) == (True, "mrr 1.0000 to 0.5000")
 
 
-def real(shared, collection, runs, measures=DEFAULT, **more):
+def read_public_evidence(shared, collection, runs, measures=DEFAULT_MEASURES, **more):
     qrels = {"dl19": "qrels.dl19-passage.txt", "covid": "qrels.beir-v1.0.0-trec-covid.test.txt.gz"}[collection]
     folder = shared("trec_dl_runs")
     named = {name: read_run(folder / "runs" / f"{collection}.{name}.txt.gz") for name in runs}
@@ -170,7 +178,7 @@ def real(shared, collection, runs, measures=DEFAULT, **more):
 
 
 def test_check_ties_public_run_has_known_bounds(shared):
-    evidence = real(shared, "dl19", ["REP_LLAMA", "BM25"], ["ndcg@10"])
+    evidence = read_public_evidence(shared, "dl19", ["REP_LLAMA", "BM25"], ["ndcg@10"])
     rounded, exact = ties.check_ties(evidence)
     assert (rounded.problem, rounded.count) == (True, 29)
     assert "93.0% of the scores are tied (40,001 of 43,000)" in rounded.message
@@ -184,7 +192,7 @@ def test_check_ties_public_run_has_known_bounds(shared):
 def test_check_conventions_merges_equal_rows_and_explains_refusals():
     qrels = {"q1": {"a": 3, "b": 1}, "q2": {"c": 1}}
     ranking = {"q1": {"b": 2.0, "a": 1.0}}
-    found = only(comparability.check_conventions(evidence_of(qrels, ranking, ["ndcg@10", "rbp"])))
+    found = get_only(comparability.check_conventions(make_evidence(qrels, ranking, ["ndcg@10", "rbp"])))
     rows = {name: row[1:] for row in found.table.rows for name in row[0].split(", ")}
     assert set(rows) == set(PRESETS)
     one = (1 + 3 / math.log2(3)) / (3 + 1 / math.log2(3))
@@ -199,8 +207,8 @@ def test_check_conventions_merges_equal_rows_and_explains_refusals():
 
 
 def test_check_conventions_several_runs_use_first_measure(shared):
-    evidence = real(shared, "dl19", ["BM25", "REP_LLAMA"])
-    found = only(comparability.check_conventions(evidence))
+    evidence = read_public_evidence(shared, "dl19", ["BM25", "REP_LLAMA"])
+    found = get_only(comparability.check_conventions(evidence))
     assert found.table.header == ["ndcg@10 of", "default", "ranx", "torchmetrics", "pgvectordb", "rig"]
     assert [round(x, 4) for x in found.table.rows[1][1:]] == [0.7384, 0.7439, 0.7419, 0.8648, 0.6796]
     assert "default = trec10 = trec9 = beir, ranx = ann" in found.message
@@ -225,9 +233,9 @@ def test_restate_measure_changes_only_options_of_the_convention(name, source, ta
 # Published scores
 
 
-def odd(seed=3):
+def draw_irregular_collection(seed=3):
     """Return judgments and a run with ties, own documents, missing queries and a query without relevant documents."""
-    qrels, ranking = made(seed, queries=30, documents=300)
+    qrels, ranking = draw_collection(seed, queries=30, documents=300)
     ranking = {q: {d: round(s, 1) for d, s in docs.items()} for q, docs in ranking.items()}
     qrels = {q: {**grades, q: 0.0} for q, grades in qrels.items()}
     for i, (q, docs) in enumerate(ranking.items()):
@@ -258,66 +266,66 @@ def odd(seed=3):
     ],
 )
 def test_check_published_scores_finds_differing_options(measure, options, label):
-    qrels, ranking = odd()
+    qrels, ranking = draw_irregular_collection()
     rules = PRESETS["default"].but(**options)
-    value = next(iter(evaluate(Judgments(qrels), run_of(ranking), [measure], rules).means.values()))
+    value = next(iter(evaluate(Judgments(qrels), make_run(ranking), [measure], rules).means.values()))
     claims = [(measure, f"{value:.8f}")]
-    found = only(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims)))
+    found = get_only(score_explanation.check_published_scores(make_evidence(qrels, ranking, claims=claims)))
     assert not found.problem
     assert found.check == "expected"
-    named = [row[0] for row in found.table.rows]
-    wanted = [f"{k}={v}" for k, v in options.items()]
-    assert any(all(part in one for part in wanted) for one in named)
-    assert any(label in one for one in named)
-    assert len(named[0].split("; ")) == len(options)
+    labels = [row[0] for row in found.table.rows]
+    expected_parts = [f"{k}={v}" for k, v in options.items()]
+    assert any(all(part in text for part in expected_parts) for text in labels)
+    assert any(label in text for text in labels)
+    assert len(labels[0].split("; ")) == len(options)
     assert ("two departures out of" in found.message) == (len(options) == 2)
     assert ("may be a coincidence" in found.message) == (len(options) == 2)
-    again = found.remedy.partition("`")[2].partition("`")[0].removeprefix("ragauge evaluate … ").split()
-    told = find_convention(again[again.index("-C") + 1])
-    assert again[:2] == ["-m", measure]
-    assert next(iter(evaluate(Judgments(qrels), run_of(ranking), [measure], told).means.values())) == value
+    command = found.remedy.partition("`")[2].partition("`")[0].removeprefix("ragauge evaluate … ").split()
+    convention = find_convention(command[command.index("-C") + 1])
+    assert command[:2] == ["-m", measure]
+    assert next(iter(evaluate(Judgments(qrels), make_run(ranking), [measure], convention).means.values())) == value
 
 
 @pytest.mark.slow
 def test_check_published_scores_random_numbers_get_a_caveat():
-    qrels, ranking = odd()
+    qrels, ranking = draw_irregular_collection()
     rng = np.random.default_rng(7)
-    met = 0
+    n_explained = 0
     claims = [("ndcg@10", f"{value:.3f}") for value in rng.uniform(0.2, 0.6, 25)]
-    every = list(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims)))
-    assert len(every) == 25
-    for found in every:
-        if "explained by" in found.message and "not explained" not in found.message:
-            met += 1
-            assert found.problem or "two departures out of" in found.message
-            assert "to three digits" in found.message
-    assert met
+    findings = list(score_explanation.check_published_scores(make_evidence(qrels, ranking, claims=claims)))
+    assert len(findings) == 25
+    for finding in findings:
+        if "explained by" in finding.message and "not explained" not in finding.message:
+            n_explained += 1
+            assert finding.problem or "two departures out of" in finding.message
+            assert "to three digits" in finding.message
+    assert n_explained
 
 
 def test_check_published_scores_finds_other_cutoff_and_own_scoring():
-    qrels, ranking = odd()
+    qrels, ranking = draw_irregular_collection()
     value = evaluate(qrels, ranking, ["ndcg@20"]).means["ndcg@20"]
-    found = only(
-        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.6f}")]))
+    found = get_only(
+        score_explanation.check_published_scores(make_evidence(qrels, ranking, claims=[("ndcg@10", f"{value:.6f}")]))
     )
     assert found.table.rows[0][0] == "the measure is ndcg@20"
-    found = only(
-        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@20", f"{value:.4f}")]))
+    found = get_only(
+        score_explanation.check_published_scores(make_evidence(qrels, ranking, claims=[("ndcg@20", f"{value:.4f}")]))
     )
     assert (found.problem, found.effect) == (False, "")
     assert "is as scored here (default) (1 way of scoring tried)" in found.message
-    found = only(
+    found = get_only(
         score_explanation.check_published_scores(
-            evidence_of(qrels, ranking, claims=[("ndcg@20", f"{100 * value:.2f}")])
+            make_evidence(qrels, ranking, claims=[("ndcg@20", f"{100 * value:.2f}")])
         )
     )
     assert "as scored here" in found.message
 
 
 def test_check_published_scores_unexplained_score_lists_nearest():
-    qrels, ranking = odd()
-    found = only(
-        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", "0.98765432")]))
+    qrels, ranking = draw_irregular_collection()
+    found = get_only(
+        score_explanation.check_published_scores(make_evidence(qrels, ranking, claims=[("ndcg@10", "0.98765432")]))
     )
     assert found.problem
     assert "is not explained by any of" in found.message
@@ -327,12 +335,12 @@ def test_check_published_scores_unexplained_score_lists_nearest():
 
 
 def test_check_published_scores_two_digits_may_match_by_chance():
-    qrels, ranking = odd()
-    value = evaluate(Judgments(qrels), run_of(ranking), ["map"], PRESETS["default"].but(rel=2, depth=50)).means[
+    qrels, ranking = draw_irregular_collection()
+    value = evaluate(Judgments(qrels), make_run(ranking), ["map"], PRESETS["default"].but(rel=2, depth=50)).means[
         "map(rel=2)"
     ]
-    found = only(
-        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("map", f"{value:.2f}")]))
+    found = get_only(
+        score_explanation.check_published_scores(make_evidence(qrels, ranking, claims=[("map", f"{value:.2f}")]))
     )
     assert found.problem
     assert "is explained by convention beir" in found.message
@@ -342,51 +350,55 @@ def test_check_published_scores_two_digits_may_match_by_chance():
 def test_check_published_scores_finds_changed_judgments():
     from ragauge import Document
 
-    qrels, ranking = made(1, queries=20)
-    known = [Document(f"d{i}", "") for i in range(300)]
-    inside = {q: {d: g for d, g in docs.items() if int(d[1:]) < 300} for q, docs in qrels.items()}
-    value = evaluate(inside, ranking, ["ndcg@10"]).means["ndcg@10"]
+    qrels, ranking = draw_collection(1, queries=20)
+    documents = [Document(f"d{i}", "") for i in range(300)]
+    in_corpus = {q: {d: g for d, g in docs.items() if int(d[1:]) < 300} for q, docs in qrels.items()}
+    value = evaluate(in_corpus, ranking, ["ndcg@10"]).means["ndcg@10"]
     claims = [("ndcg@10", f"{value:.7f}")]
-    found = only(score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=claims, documents=known)))
+    found = get_only(
+        score_explanation.check_published_scores(make_evidence(qrels, ranking, claims=claims, documents=documents))
+    )
     assert found.table.rows[0][0] == "judged documents that are not in the corpus removed"
     high = {q: {d: g if g >= 2 else 0.0 for d, g in docs.items()} for q, docs in qrels.items()}
     value = evaluate(high, ranking, ["ndcg@10"]).means["ndcg@10"]
-    found = only(
-        score_explanation.check_published_scores(evidence_of(qrels, ranking, claims=[("ndcg@10", f"{value:.7f}")]))
+    found = get_only(
+        score_explanation.check_published_scores(make_evidence(qrels, ranking, claims=[("ndcg@10", f"{value:.7f}")]))
     )
     assert found.table.rows[0][0] == "grades below 2 count 0"
 
 
 def test_check_published_scores_finds_order_by_rank_column():
-    qrels, ranking = made(2, queries=20)
-    rising = {q: {d: float(i) for i, d in enumerate(docs)} for q, docs in ranking.items()}  # distances
-    table = run_of(rising).table.with_columns((pl.col("score") + 1).alias("rank"))
+    qrels, ranking = draw_collection(2, queries=20)
+    distances = {q: {d: float(i) for i, d in enumerate(docs)} for q, docs in ranking.items()}  # distances
+    table = make_run(distances).table.with_columns((pl.col("score") + 1).alias("rank"))
     value = evaluate(qrels, ranking, ["ndcg@10"]).means["ndcg@10"]
-    evidence = evidence_of(qrels, rising, claims=[("ndcg@10", f"{value:.7f}")])
+    evidence = make_evidence(qrels, distances, claims=[("ndcg@10", f"{value:.7f}")])
     evidence.runs["run"] = Run(table, "run")
     assert (
-        only(score_explanation.check_published_scores(evidence)).table.rows[0][0]
+        get_only(score_explanation.check_published_scores(evidence)).table.rows[0][0]
         == "ordered by the rank column, scores ignored"
     )
 
 
 def test_check_published_scores_names_the_matching_run(shared):
     claims = [("ndcg@10", "0.7439"), ("ndcg@10", "0.7384"), ("ndcg@10", "0.5058"), ("ndcg@10", "0.7205")]
-    ranked, counted, other, none = score_explanation.check_published_scores(
-        real(shared, "dl19", ["BM25", "REP_LLAMA"], claims=claims)
+    ranked, scored, other, unexplained = score_explanation.check_published_scores(
+        read_public_evidence(shared, "dl19", ["BM25", "REP_LLAMA"], claims=claims)
     )
     assert ranked.table.rows[0][:2] == ["REP_LLAMA", "ties=ranked (equal scores in file order)"]
     assert ranked.effect == "ndcg@10 0.7384 to 0.7439"
-    assert "0.7384 of REP_LLAMA is as scored here" in counted.message
+    assert "0.7384 of REP_LLAMA is as scored here" in scored.message
     assert "0.5058 of BM25 is as scored here" in other.message
-    assert none.problem  # computed with other judgments
+    assert unexplained.problem  # computed with other judgments
 
 
 def test_check_published_scores_finds_rel_2_of_public_run(shared):
-    evidence = real(shared, "dl19", ["BM25"], ["map(rel=2)", "recall(rel=2)@100"])
+    evidence = read_public_evidence(shared, "dl19", ["BM25"], ["map(rel=2)", "recall(rel=2)@100"])
     high = evidence.scores("BM25").means
     claims = [("map", f"{high['map(rel=2)']:.4f}"), ("recall@100", f"{high['recall(rel=2)@100']:.4f}")]
-    for found in score_explanation.check_published_scores(real(shared, "dl19", ["BM25"], claims=claims)):
+    for found in score_explanation.check_published_scores(
+        read_public_evidence(shared, "dl19", ["BM25"], claims=claims)
+    ):
         assert "is explained by rel=2" in found.message
 
 
@@ -396,8 +408,8 @@ def test_check_published_scores_match_public_runs(shared):
         rows = list(csv.DictReader(file))
     for row in rows:
         collection, name = row["run"].split(".", 1)
-        evidence = real(shared, collection, [name], claims=[(row["measure"], row["published"])])
-        assert "is as scored here" in only(score_explanation.check_published_scores(evidence)).message
+        evidence = read_public_evidence(shared, collection, [name], claims=[(row["measure"], row["published"])])
+        assert "is as scored here" in get_only(score_explanation.check_published_scores(evidence)).message
 
 
 @pytest.mark.parametrize(
@@ -416,13 +428,15 @@ def test_check_truncated_judgments_100_neighbours_limit_recall_to_a_tenth():
     rng = np.random.default_rng(0)
     truth = judgments_from_neighbours([rng.permutation(1000)[:100].tolist() for _ in range(20)])
     found_ids = {q: {d: -float(i) for i, d in enumerate(list(docs)[:10])} for q, docs in truth.nested.items()}
-    same, ceiling = judgment_coverage.check_truncated_judgments(evidence_of(truth, found_ids, ["recall@10"]))
+    same, ceiling = judgment_coverage.check_truncated_judgments(make_evidence(truth, found_ids, ["recall@10"]))
     assert (same.problem, same.count) == (True, 20)
     assert "100% of the queries have exactly 100 relevant documents" in same.message
     assert (ceiling.problem, ceiling.count) == (True, 20)
     assert "recall@10 cannot exceed 0.1000" in ceiling.message
     assert ceiling.table.rows == [["run", pytest.approx(0.1), pytest.approx(1.0)]]
-    described = only(judgment_coverage.check_truncated_judgments(evidence_of(truth, found_ids, ["recall@10"], "ann")))
+    described = get_only(
+        judgment_coverage.check_truncated_judgments(make_evidence(truth, found_ids, ["recall@10"], "ann"))
+    )
     assert not described.problem
 
 
@@ -430,39 +444,43 @@ def test_check_truncated_judgments_finds_cap_but_not_tail():
     rng = np.random.default_rng(1)
     sizes = np.minimum(rng.geometric(0.03, 200), 40)
     capped = {f"q{i}": {f"d{j}": 1 for j in range(n)} for i, n in enumerate(sizes.tolist())}
-    found = next(judgment_coverage.check_truncated_judgments(evidence_of(capped, {"q0": {"d0": 1.0}}, ["map"])))
+    found = next(judgment_coverage.check_truncated_judgments(make_evidence(capped, {"q0": {"d0": 1.0}}, ["map"])))
     assert (found.problem, found.count) == (True, int((sizes == 40).sum()))
     assert "none has more" in found.message
-    free = {f"q{i}": {f"d{j}": 1 for j in range(n)} for i, n in enumerate(rng.geometric(0.03, 200).tolist())}
+    uncapped = {f"q{i}": {f"d{j}": 1 for j in range(n)} for i, n in enumerate(rng.geometric(0.03, 200).tolist())}
     assert not next(
-        judgment_coverage.check_truncated_judgments(evidence_of(free, {"q0": {"d0": 1.0}}, ["map"]))
+        judgment_coverage.check_truncated_judgments(make_evidence(uncapped, {"q0": {"d0": 1.0}}, ["map"]))
     ).problem
 
 
 def test_check_truncated_judgments_ceiling_by_hand():
     qrels = {"q1": dict.fromkeys(["a", "b", "c", "d"], 1), "q2": {"a": 1}}
-    evidence = evidence_of(qrels, {"q1": {"a": 1.0}, "q2": {"a": 1.0}}, ["recall@2", "recall(of=capped)@2", "recall@3"])
-    _, two, three = judgment_coverage.check_truncated_judgments(evidence)
-    assert "cannot exceed 0.7500" in two.message
-    assert "cannot exceed 0.8750" in three.message
-    assert list(two.examples) == ["q1"]
-    nearly = {f"q{i}": {"a": 1} for i in range(30)} | {"many": dict.fromkeys("abc", 1)}
+    evidence = make_evidence(
+        qrels, {"q1": {"a": 1.0}, "q2": {"a": 1.0}}, ["recall@2", "recall(of=capped)@2", "recall@3"]
+    )
+    _, at_two, at_three = judgment_coverage.check_truncated_judgments(evidence)
+    assert "cannot exceed 0.7500" in at_two.message
+    assert "cannot exceed 0.8750" in at_three.message
+    assert list(at_two.examples) == ["q1"]
+    mostly_single = {f"q{i}": {"a": 1} for i in range(30)} | {"many": dict.fromkeys("abc", 1)}
     assert not any(
-        one.problem
-        for one in judgment_coverage.check_truncated_judgments(evidence_of(nearly, {"q0": {"a": 1.0}}, ["recall@2"]))
+        finding.problem
+        for finding in judgment_coverage.check_truncated_judgments(
+            make_evidence(mostly_single, {"q0": {"a": 1.0}}, ["recall@2"])
+        )
     )
 
 
 def test_check_depth_run_shallower_than_cutoff_is_a_problem():
-    qrels, ranking = made(depth=20)
-    found = only(judgment_coverage.check_depth(evidence_of(qrels, ranking, ["ndcg@10", "recall@100"])))
+    qrels, ranking = draw_collection(depth=20)
+    found = get_only(judgment_coverage.check_depth(make_evidence(qrels, ranking, ["ndcg@10", "recall@100"])))
     assert (found.problem, found.count) == (True, 1)
     value = evaluate(qrels, ranking, ["recall@20"]).means["recall@20"]
     assert found.table.rows == [["recall@100", pytest.approx(value), "recall@20", pytest.approx(value)]]
-    several = only(judgment_coverage.check_depth(evidence_of(qrels, ranking, ["recall@50", "recall@100"])))
-    assert [row[2] for row in several.table.rows] == ["recall@20", "recall@20"]
-    short = {q: dict(list(docs.items())[: 3 + i % 17]) for i, (q, docs) in enumerate(ranking.items())}
-    found = only(judgment_coverage.check_depth(evidence_of(qrels, short, ["ndcg@10", "recall@100"])))
+    two_measures = get_only(judgment_coverage.check_depth(make_evidence(qrels, ranking, ["recall@50", "recall@100"])))
+    assert [row[2] for row in two_measures.table.rows] == ["recall@20", "recall@20"]
+    varying_depth = {q: dict(list(docs.items())[: 3 + i % 17]) for i, (q, docs) in enumerate(ranking.items())}
+    found = get_only(judgment_coverage.check_depth(make_evidence(qrels, varying_depth, ["ndcg@10", "recall@100"])))
     assert not found.problem  # the number of results differs between queries
     assert "3 to 19 documents per query" in found.message
 
@@ -473,22 +491,22 @@ def test_check_depth_run_shallower_than_cutoff_is_a_problem():
 @settings(max_examples=60)
 @given(judgments(low=-1), runs(tied=False), st.integers(1, 4), st.integers(1, 3))
 def test_fill_unjudged_equals_evaluate_with_judged_documents(qrels, ranking, k, grade):
-    evidence = evidence_of(qrels, ranking, ["ndcg@3", "map", "recall@2", "rbp", "num_rel_ret"])
+    evidence = make_evidence(qrels, ranking, ["ndcg@3", "map", "recall@2", "rbp", "num_rel_ret"])
     best = {q: sorted(docs, key=lambda d: -docs[d])[:k] for q, docs in ranking.items()}
-    more = {
+    filled = {
         q: {**docs, **{d: float(grade) for d in best.get(q, ()) if docs.get(d, -1) < 0}} for q, docs in qrels.items()
     }
     found = score_judged_ranks(
         judgment_coverage.fill_unjudged(evidence.judged("run"), k, grade), evidence.measures, evidence.rules
     )
-    wanted = evaluate(more, ranking, [str(one) for one in evidence.measures])
-    assert list(found.means.values()) == pytest.approx(list(wanted.means.values()))
+    expected = evaluate(filled, ranking, [str(measure) for measure in evidence.measures])
+    assert list(found.means.values()) == pytest.approx(list(expected.means.values()))
 
 
 def test_check_unjudged_by_hand():
     qrels = {f"q{i}": {"a": 2, "b": 0, "c": 0} for i in range(4)}
     ranking = {q: {"x": 3.0, "a": 2.0, "b": 1.0} for q in qrels}
-    found = only(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["mrr@2", "precision@10"])))
+    found = get_only(judgment_coverage.check_unjudged(make_evidence(qrels, ranking, ["mrr@2", "precision@10"])))
     assert (found.problem, found.count) == (True, 4)
     assert "33.3% of the top 10 documents are unjudged" in found.message
     assert found.table.rows[0] == ["mrr@2", "2", "50.0%", 0.5, 1.0, 1.0]
@@ -502,14 +520,14 @@ def test_check_unjudged_by_hand():
     ]
     assert found.effect == "mrr@2 0.5000 to 1.0000 if the unjudged documents in its top 2 were relevant (grade 2)"
     answers = {q: {"a": 2} for q in qrels}
-    found = only(judgment_coverage.check_unjudged(evidence_of(answers, ranking, ["mrr@2"])))
+    found = get_only(judgment_coverage.check_unjudged(make_evidence(answers, ranking, ["mrr@2"])))
     assert not found.problem
     assert "they list relevant documents only" in found.message
 
 
 def test_check_unjudged_run_of_judged_documents_only_is_a_problem(shared):
-    qrels, ranking = made(judged=100)
-    found = list(judgment_coverage.check_unjudged(evidence_of(qrels, ranking, ["ndcg@10"])))
+    qrels, ranking = draw_collection(judged=100)
+    found = list(judgment_coverage.check_unjudged(make_evidence(qrels, ranking, ["ndcg@10"])))
     assert [(one.check, one.problem) for one in found] == [("unjudged", False), ("judged only", True)]
     assert found[1].count == 50 * 100
     folder = shared("trec_web_diversity")
@@ -517,18 +535,18 @@ def test_check_unjudged_run_of_judged_documents_only_is_a_problem(shared):
     reranked = {"cedr": read_run(folder / "cedr.test.wt13.run.gz")}
     evidence = AuditInput(truth, reranked, parse_measure_names(["ndcg@10"]), PRESETS["default"])
     assert [one.count for one in judgment_coverage.check_unjudged(evidence) if one.check == "judged only"] == [4921]
-    assert only(chance_level.check_chance_level(evidence)).message.startswith(
+    assert get_only(chance_level.check_chance_level(evidence)).message.startswith(
         "ndcg@10 0.2570 is not better than its own documents in random order"
     )
 
 
 def test_check_unjudged_pool_bias_is_a_problem():
-    qrels, ranking = made(judged=100)
+    qrels, ranking = draw_collection(judged=100)
     stranger = {
         q: {f"new {d}" if i % 3 == 0 else d: s for i, (d, s) in enumerate(docs.items())} for q, docs in ranking.items()
     }
     found = list(
-        judgment_coverage.check_unjudged(evidence_of(qrels, {"known": ranking, "stranger": stranger}, ["ndcg@10"]))
+        judgment_coverage.check_unjudged(make_evidence(qrels, {"known": ranking, "stranger": stranger}, ["ndcg@10"]))
     )
     assert [one.subject for one in found if one.problem] == ["known", "stranger", "stranger"]
     assert found[-1].check == "pool bias"
@@ -538,7 +556,7 @@ def test_check_unjudged_pool_bias_is_a_problem():
 # Chance level and oracle scores
 
 
-def over_all_orders(grades, documents, depth, names):
+def score_all_orders(grades, documents, depth, names):
     """Return the scores of every order of the documents, cut at a depth."""
     return [
         list(evaluate({"q": grades}, {"q": {d: -float(i) for i, d in enumerate(order[:depth])}}, names).means.values())
@@ -560,68 +578,72 @@ def test_random_order_mean_matches_all_permutations():
         "hit_rate@2",
         "dcg",
     ]
-    evidence = evidence_of({"q": grades}, {"q": {"a": 1.0}}, names)
-    base = tie_orders.tie_whole_corpus(evidence.judgments, len(documents), np.array([depth]))
-    every = over_all_orders(grades, documents, depth, names)
-    found = [chance_level.compute_random_order_mean(base, one, evidence.rules, depth) for one in evidence.measures]
-    assert [one.mean for one in found] == pytest.approx(np.mean(every, axis=0).tolist())
-    assert all(one.exact for one in found)
+    evidence = make_evidence({"q": grades}, {"q": {"a": 1.0}}, names)
+    tied_corpus = tie_orders.tie_whole_corpus(evidence.judgments, len(documents), np.array([depth]))
+    scores_by_order = score_all_orders(grades, documents, depth, names)
+    means = [
+        chance_level.compute_random_order_mean(tied_corpus, one, evidence.rules, depth) for one in evidence.measures
+    ]
+    assert [one.mean for one in means] == pytest.approx(np.mean(scores_by_order, axis=0).tolist())
+    assert all(one.exact for one in means)
 
 
 def test_random_order_mean_without_closed_form_is_sampled():
     grades, documents, depth = {"a": 2, "b": 1, "c": 0}, list("abcde"), 3
     names = ["bpref", "rbp", "err", "recall@4"]
-    evidence = evidence_of({"q": grades}, {"q": {"a": 1.0}}, names)
-    base = tie_orders.tie_whole_corpus(evidence.judgments, len(documents), np.array([depth]))
-    every = over_all_orders(grades, documents, depth, names)
-    found = [chance_level.compute_random_order_mean(base, one, evidence.rules, depth) for one in evidence.measures]
-    assert not any(one.exact for one in found)
-    assert [one.mean for one in found] == pytest.approx(np.mean(every, axis=0).tolist(), abs=0.06)
+    evidence = make_evidence({"q": grades}, {"q": {"a": 1.0}}, names)
+    tied_corpus = tie_orders.tie_whole_corpus(evidence.judgments, len(documents), np.array([depth]))
+    scores_by_order = score_all_orders(grades, documents, depth, names)
+    means = [
+        chance_level.compute_random_order_mean(tied_corpus, one, evidence.rules, depth) for one in evidence.measures
+    ]
+    assert not any(one.exact for one in means)
+    assert [one.mean for one in means] == pytest.approx(np.mean(scores_by_order, axis=0).tolist(), abs=0.06)
 
 
 @settings(max_examples=40)
 @given(judgments(low=0), runs(), st.integers(1, 12))
 def test_random_order_mean_matches_expected_means_of_ties(qrels, ranking, k):
-    evidence = evidence_of(qrels, ranking, [f"mrr@{k}", f"map@{k}", "map", f"map(of=capped)@{k}", "map(rel=2)"])
-    own = tie_orders.tie_all_documents(evidence.judged("run"))
+    evidence = make_evidence(qrels, ranking, [f"mrr@{k}", f"map@{k}", "map", f"map(of=capped)@{k}", "map(rel=2)"])
+    tied_run = tie_orders.tie_all_documents(evidence.judged("run"))
     for measure, exact in zip(
-        evidence.measures, tie_orders.compute_expected_means(own, evidence.measures, evidence.rules), strict=True
+        evidence.measures, tie_orders.compute_expected_means(tied_run, evidence.measures, evidence.rules), strict=True
     ):
-        assert chance_level.compute_random_order_mean(own, measure, evidence.rules, 100).values == pytest.approx(
+        assert chance_level.compute_random_order_mean(tied_run, measure, evidence.rules, 100).values == pytest.approx(
             exact.values
         )
 
 
 def test_check_chance_level_oracle_scores_by_hand():
     qrels = {"q1": dict.fromkeys("abcd", 1) | {"n": 0}, "q2": {"a": 3, "b": 1}}
-    evidence = evidence_of(qrels, {"q1": {"a": 1.0}, "q2": {"b": 1.0}}, ["ndcg@2", "recall@2", "precision@4", "map"])
-    found = only(chance_level.check_chance_level(evidence))
+    evidence = make_evidence(qrels, {"q1": {"a": 1.0}, "q2": {"b": 1.0}}, ["ndcg@2", "recall@2", "precision@4", "map"])
+    found = get_only(chance_level.check_chance_level(evidence))
     assert [row[4] for row in found.table.rows] == pytest.approx([1, 0.75, 0.75, 1])
 
 
 @pytest.mark.slow
 def test_check_chance_level_separates_random_from_sound_runs():
-    flagged = 0
+    n_flagged = 0
     for seed in range(30):
-        qrels, _ = made(seed, queries=20, documents=200, judged=0)
+        qrels, _ = draw_collection(seed, queries=20, documents=200, judged=0)
         rng = np.random.default_rng(1000 + seed)
-        guessed = {q: {f"d{d}": -float(i) for i, d in enumerate(rng.permutation(200)[:50])} for q in qrels}
-        found = only(chance_level.check_chance_level(evidence_of(qrels, guessed, ["ndcg@10"])))
-        flagged += found.problem and "random documents" in found.message
-    assert flagged >= 24  # 28 or 29 are expected at a level of 0.05; fewer than 24 have a probability below 0.001
+        random_run = {q: {f"d{d}": -float(i) for i, d in enumerate(rng.permutation(200)[:50])} for q in qrels}
+        found = get_only(chance_level.check_chance_level(make_evidence(qrels, random_run, ["ndcg@10"])))
+        n_flagged += found.problem and "random documents" in found.message
+    assert n_flagged >= 24  # 28 or 29 are expected at a level of 0.05; fewer than 24 have a probability below 0.001
     for seed in range(10):
-        qrels, ranking = made(seed, queries=25)
-        assert not only(chance_level.check_chance_level(evidence_of(qrels, ranking, DEFAULT))).problem
+        qrels, ranking = draw_collection(seed, queries=25)
+        assert not get_only(chance_level.check_chance_level(make_evidence(qrels, ranking, DEFAULT_MEASURES))).problem
 
 
 def test_check_chance_level_shuffled_run_is_random_order_of_own_documents():
-    qrels, ranking = made(4, skill=3.0)
+    qrels, ranking = draw_collection(4, skill=3.0)
     rng = np.random.default_rng(4)
     shuffled = {
         q: dict(zip(docs, rng.permutation(len(docs)).astype(float).tolist(), strict=True))
         for q, docs in ranking.items()
     }
-    found = only(chance_level.check_chance_level(evidence_of(qrels, shuffled, ["ndcg@10"])))
+    found = get_only(chance_level.check_chance_level(make_evidence(qrels, shuffled, ["ndcg@10"])))
     assert found.problem
     assert "its own documents in random order" in found.message
     assert "drawn at random" not in found.message
@@ -630,65 +652,71 @@ def test_check_chance_level_shuffled_run_is_random_order_of_own_documents():
 def test_check_chance_level_rare_hits_are_above_chance():
     qrels = {f"q{i}": {"a": 1} for i in range(100)}
     others = [f"x{i}" for i in range(9)]
-    hit = {q: {d: -float(r) for r, d in enumerate((["a"] if i < 2 else []) + others)} for i, q in enumerate(qrels)}
+    rare_hits = {
+        q: {d: -float(r) for r, d in enumerate((["a"] if i < 2 else []) + others)} for i, q in enumerate(qrels)
+    }
     from ragauge import Document
 
     documents = [Document(str(i), "") for i in range(100_000)]
-    evidence = evidence_of(qrels, hit, ["recall@10"], documents=documents)
-    gap = np.array([1.0] * 2 + [0.0] * 98) - 1e-4
-    assert stats.ttest_1samp(gap, 0, alternative="greater").pvalue > 0.05  # not significant by a t-test
-    assert "drawn at random" not in only(chance_level.check_chance_level(evidence)).message
+    evidence = make_evidence(qrels, rare_hits, ["recall@10"], documents=documents)
+    differences = np.array([1.0] * 2 + [0.0] * 98) - 1e-4
+    assert stats.ttest_1samp(differences, 0, alternative="greater").pvalue > 0.05  # not significant by a t-test
+    assert "drawn at random" not in get_only(chance_level.check_chance_level(evidence)).message
 
 
 # Perfect scores
 
 
 def test_check_perfect_scores_run_from_judgments_is_a_problem():
-    qrels, _ = made(5)
-    cheat = {q: {d: g + 0.001 * i for i, (d, g) in enumerate(docs.items())} for q, docs in qrels.items()}
-    found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, cheat)))
-    assert {one.check for one in found if one.problem} == {"perfection", "ordered by grade"}
+    qrels, _ = draw_collection(5)
+    oracle_run = {q: {d: g + 0.001 * i for i, (d, g) in enumerate(docs.items())} for q, docs in qrels.items()}
+    found = list(suspicious_scores.check_perfect_scores(make_evidence(qrels, oracle_run)))
+    assert {finding.check for finding in found if finding.problem} == {"perfection", "ordered by grade"}
     assert "ndcg@10, map, mrr" in found[0].message
 
 
 def test_check_perfect_scores_easy_queries_have_no_problem():
-    few = {f"q{i}": {"a": 1, "b": 0} for i in range(9)}
-    assert not only(
-        suspicious_scores.check_perfect_scores(evidence_of(few, {q: {"a": 2.0, "b": 1.0} for q in few}))
+    few_queries = {f"q{i}": {"a": 1, "b": 0} for i in range(9)}
+    assert not get_only(
+        suspicious_scores.check_perfect_scores(
+            make_evidence(few_queries, {q: {"a": 2.0, "b": 1.0} for q in few_queries})
+        )
     ).problem
-    single = {f"q{i}": {"a": 1} for i in range(50)}
-    assert not only(
-        suspicious_scores.check_perfect_scores(evidence_of(single, {q: {"a": 1.0} for q in single}))
+    one_relevant = {f"q{i}": {"a": 1} for i in range(50)}
+    assert not get_only(
+        suspicious_scores.check_perfect_scores(make_evidence(one_relevant, {q: {"a": 1.0} for q in one_relevant}))
     ).problem
-    easy = {q: {"a": 2.0, **{f"x{i}": -float(i) for i in range(20)}} for q in single}
-    found = only(suspicious_scores.check_perfect_scores(evidence_of(single, easy, ["recall@100", "hit_rate@5"])))
+    perfect_run = {q: {"a": 2.0, **{f"x{i}": -float(i) for i in range(20)}} for q in one_relevant}
+    found = get_only(
+        suspicious_scores.check_perfect_scores(make_evidence(one_relevant, perfect_run, ["recall@100", "hit_rate@5"]))
+    )
     assert not found.problem  # perfect scores are plausible on easy queries
 
 
 def test_check_perfect_scores_constant_score_is_reported_unless_zero():
     qrels = {f"q{i}": {"a": 1} for i in range(20)}
-    second = {q: {"x": 2.0, "a": 1.0, "y": 0.5} for q in qrels}
-    found = list(suspicious_scores.check_perfect_scores(evidence_of(qrels, second, ["mrr", "precision@10"])))
-    assert [(one.check, one.message) for one in found] == [
+    always_second = {q: {"x": 2.0, "a": 1.0, "y": 0.5} for q in qrels}
+    found = list(suspicious_scores.check_perfect_scores(make_evidence(qrels, always_second, ["mrr", "precision@10"])))
+    assert [(finding.check, finding.message) for finding in found] == [
         ("constant score", "mrr is 0.5000 for every one of 20 queries")
     ]
-    nothing = {q: {"x": 2.0} for q in qrels}
-    assert not only(suspicious_scores.check_perfect_scores(evidence_of(qrels, nothing, ["mrr"]))).problem
+    no_hits = {q: {"x": 2.0} for q in qrels}
+    assert not get_only(suspicious_scores.check_perfect_scores(make_evidence(qrels, no_hits, ["mrr"]))).problem
 
 
 def test_check_identical_runs_finds_equal_runs_and_measures():
-    qrels, ranking = made(6)
+    qrels, ranking = draw_collection(6)
     scaled = {q: {d: 10 * s for d, s in docs.items()} for q, docs in ranking.items()}
     found = list(
         suspicious_scores.check_identical_runs(
-            evidence_of(qrels, {"one": ranking, "other": scaled}, ["ndcg@10", "map"])
+            make_evidence(qrels, {"one": ranking, "other": scaled}, ["ndcg@10", "map"])
         )
     )
-    assert [(one.check, one.problem) for one in found] == [("same run", True)]
-    single = {f"q{i}": {"a": 1} for i in range(3)}
-    found = only(
+    assert [(finding.check, finding.problem) for finding in found] == [("same run", True)]
+    one_relevant = {f"q{i}": {"a": 1} for i in range(3)}
+    found = get_only(
         suspicious_scores.check_identical_runs(
-            evidence_of(single, {q: {"x": 2.0, "a": 1.0} for q in single}, ["map", "mrr"])
+            make_evidence(one_relevant, {q: {"x": 2.0, "a": 1.0} for q in one_relevant}, ["map", "mrr"])
         )
     )
     assert (found.problem, found.message) == (False, "map and mrr are equal for every query")
@@ -701,7 +729,7 @@ def test_check_identical_runs_finds_equal_runs_and_measures():
 def test_check_missing_queries_reports_increase_of_mean(convention):
     qrels = {f"q{i}": {"a": 1} for i in range(4)}
     ranking = {"q0": {"a": 1.0}, "q1": {"x": 2.0, "a": 1.0}}
-    found = only(suspicious_scores.check_missing_queries(evidence_of(qrels, ranking, ["mrr"], convention)))
+    found = get_only(suspicious_scores.check_missing_queries(make_evidence(qrels, ranking, ["mrr"], convention)))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["q2", "q3"])
     assert found.table.rows == [("mrr", 0.375, 0.75, 0.375)]
     assert found.effect == "mrr 0.3750 to 0.7500 without them"
@@ -710,13 +738,13 @@ def test_check_missing_queries_reports_increase_of_mean(convention):
 
 def test_check_missing_queries_counts_failed_but_not_empty():
     qrels = {f"q{i}": {"a": 1} for i in range(4)}
-    evidence = evidence_of(qrels, {"q0": {"a": 1.0}, "q1": {"a": 1.0}}, ["mrr"], "trec9")
+    evidence = make_evidence(qrels, {"q0": {"a": 1.0}, "q1": {"a": 1.0}}, ["mrr"], "trec9")
     timings = pl.DataFrame(
         {"query": ["q0", "q1", "q2", "q3"], "repeat": [0, 0, 0, 0], "status": ["ok", "ok", "failed", "ok"]}
     )
     evidence.runs["run"] = Run(evidence.runs["run"].table, "run", timings)
     assert evidence.scores("run").means["mrr"] == 0.5  # q2 failed and q3 is empty, but both count in the mean
-    found = only(suspicious_scores.check_missing_queries(evidence))
+    found = get_only(suspicious_scores.check_missing_queries(evidence))
     assert (found.count, list(found.examples)) == (1, ["q2"])
     assert "0 missing, 1 failed" in found.message
     assert "1 query got no document" in found.message
@@ -728,9 +756,9 @@ def test_check_repeated_documents_scores_both_ways():
         {"query": ["q"] * 4, "doc": ["d1", "d1", "d1", "d2"], "score": [4.0, 3.0, 2.0, 1.0], "rank": [1, 2, 3, 4]}
     )
     rules = PRESETS["default"].but(duplicates="first")
-    evidence = evidence_of({"q": {"d1": 1, "d2": 1}}, {"q": {"d1": 1.0}}, ["recall@4", "map@4"], rules)
+    evidence = make_evidence({"q": {"d1": 1, "d2": 1}}, {"q": {"d1": 1.0}}, ["recall@4", "map@4"], rules)
     evidence.runs["run"] = Run(table, "run")
-    found = only(suspicious_scores.check_repeated_documents(evidence))
+    found = get_only(suspicious_scores.check_repeated_documents(evidence))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["d1 for q"])
     assert found.table.rows == [["recall@4", 1.0, 2.0], ["map@4", 0.75, 2.0]]
 
@@ -741,63 +769,69 @@ def test_check_repeated_documents_scores_both_ways():
 def test_check_repeats_counts_changed_rankings_and_depth():
     qrels = {f"q{i}": {"a": 1} for i in range(3)}
     first = {q: {"a": 3.0, "b": 2.0, "c": 1.0} for q in qrels}
-    again = {**first, "q0": {"b": 3.0, "a": 2.0, "c": 1.0}, "q1": {"a": 3.0, "c": 2.0, "b": 1.0}}
-    evidence = evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(again), run_of(first)]})
-    found = only(stability.check_repeats(evidence))
+    changed = {**first, "q0": {"b": 3.0, "a": 2.0, "c": 1.0}, "q1": {"a": 3.0, "c": 2.0, "b": 1.0}}
+    evidence = make_evidence(qrels, first, ["mrr"], repeats={"run": [make_run(changed), make_run(first)]})
+    found = get_only(stability.check_repeats(evidence))
     assert (found.problem, found.count, list(found.examples)) == (True, 2, ["q0", "q1"])
     assert "in 3 trials, 2 of them within the first 10, from rank 1 on" in found.message
     assert found.table.header == ["measure", "1", "2", "3", "spread"]
     assert found.table.rows[0][1:] == pytest.approx([1.0, 2.5 / 3, 1.0, 0.5 / 3])
-    steady = only(stability.check_repeats(evidence_of(qrels, first, ["mrr"], repeats={"run": [run_of(first)]})))
-    assert (steady.problem, steady.message) == (False, "run returned the same rankings in all 2 trials")
+    unchanged = get_only(
+        stability.check_repeats(make_evidence(qrels, first, ["mrr"], repeats={"run": [make_run(first)]}))
+    )
+    assert (unchanged.problem, unchanged.message) == (False, "run returned the same rankings in all 2 trials")
 
 
-def asked(times, name="run"):
-    """Run with one trial per mapping of `times`."""
-    first, *others = (run_of(one, name).table for one in times)
-    tables = [one.with_columns(pl.lit(time).alias("repeat")) for time, one in enumerate(others, 1)]
+def make_repeated_run(rankings, name="run"):
+    """Run with one trial per mapping of `rankings`."""
+    first, *others = (make_run(ranking, name).table for ranking in rankings)
+    tables = [ranking.with_columns(pl.lit(trial).alias("repeat")) for trial, ranking in enumerate(others, 1)]
     return Run(first, name, repeats=pl.concat(tables))
 
 
-@pytest.mark.parametrize(("times", "problem"), [(2, True), (3, False)])
-def test_check_repeats_three_or_more_trials_are_a_note(times, problem):
+@pytest.mark.parametrize(("n_trials", "problem"), [(2, True), (3, False)])
+def test_check_repeats_three_or_more_trials_are_a_note(n_trials, problem):
     qrels = {f"q{i}": {"a": 1} for i in range(3)}
     good, bad = (dict.fromkeys(qrels, docs) for docs in ({"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}))
-    kept = asked([good, bad, good][:times])
-    found = audits.audit(qrels, {"run": kept}, measures=["mrr"], checks="repeats")
-    (one,) = found.findings
-    assert (one.problem, one.count, one.effect) == (problem, 3, "mrr 0.5000 to 1.0000")
-    assert one.message.endswith("; comparisons and reports use all trials") is not problem
-    assert bool(one.remedy) is problem
+    run = make_repeated_run([good, bad, good][:n_trials])
+    found = audits.audit(qrels, {"run": run}, measures=["mrr"], checks="repeats")
+    (finding,) = found.findings
+    assert (finding.problem, finding.count, finding.effect) == (problem, 3, "mrr 0.5000 to 1.0000")
+    assert finding.message.endswith("; comparisons and reports use all trials") is not problem
+    assert bool(finding.remedy) is problem
 
 
 def test_check_query_count_uses_mean_over_trials():
     good, bad = {"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}  # mrr 1 and 1/2
     qrels = {f"q{i}": {"a": 1} for i in range(40)}
 
-    def ranked(right):
-        return {q: good if i in right else bad for i, q in enumerate(qrels)}
+    def make_ranking(good_queries):
+        return {q: good if i in good_queries else bad for i, q in enumerate(qrels)}
 
     # In the first trial, `lucky` has mrr 1 on 30 queries and `steady` on 28. Over three trials, `lucky` has mrr 1 on 70
     # of 120 queries and `steady` on 84.
-    lucky = asked([ranked(range(30)), ranked(range(20)), ranked(range(20))], "lucky")
-    steady = asked([ranked(range(12, 40)), ranked(range(12, 40)), ranked(range(12, 40))], "steady")
+    lucky = make_repeated_run([make_ranking(range(30)), make_ranking(range(20)), make_ranking(range(20))], "lucky")
+    steady = make_repeated_run(
+        [make_ranking(range(12, 40)), make_ranking(range(12, 40)), make_ranking(range(12, 40))], "steady"
+    )
     found = audits.audit(qrels, {"lucky": lucky, "steady": steady}, measures=["mrr"], checks="enough")
-    (one,) = found.findings
-    gap = np.array([0.5 * (i >= 12) - 0.5 * ((i < 30) + 2 * (i < 20)) / 3 for i in range(40)])
-    assert gap.mean() == pytest.approx((84 - 70) / 120 / 2)
-    assert (one.subject, one.problem) == ("steady", True)
-    p = stats.ttest_1samp(gap, 0).pvalue
-    assert one.table.rows == [["mrr", pytest.approx(gap.mean()), pytest.approx(p), *one.table.rows[0][3:]]]
+    (finding,) = found.findings
+    differences = np.array([0.5 * (i >= 12) - 0.5 * ((i < 30) + 2 * (i < 20)) / 3 for i in range(40)])
+    assert differences.mean() == pytest.approx((84 - 70) / 120 / 2)
+    assert (finding.subject, finding.problem) == ("steady", True)
+    p = stats.ttest_1samp(differences, 0).pvalue
+    assert finding.table.rows == [
+        ["mrr", pytest.approx(differences.mean()), pytest.approx(p), *finding.table.rows[0][3:]]
+    ]
 
 
 def test_averages_query_unscored_in_one_trial_is_unscored():
-    evidence = evidence_of(
+    evidence = make_evidence(
         {"q1": {"a": 1}, "q2": {"a": 1}},
         {"q1": {"a": 1.0}, "q2": {"b": 2.0, "a": 1.0}},
         ["mrr"],
         PRESETS["default"].but(missing="skip"),
-        repeats={"run": [run_of({"q1": {"b": 2.0, "a": 1.0}})]},
+        repeats={"run": [make_run({"q1": {"b": 2.0, "a": 1.0}})]},
     )
     found = evidence.averages("run")
     assert found.values["mrr"].tolist() == pytest.approx([0.75, math.nan], nan_ok=True)
@@ -808,36 +842,38 @@ def test_averages_query_unscored_in_one_trial_is_unscored():
 def test_check_repeats_reordered_ties_differ_only_if_ranked():
     qrels = {"q": {"a": 1}}
     one, other = {"q": {"a": 1.0, "b": 1.0}}, {"q": {"b": 1.0, "a": 1.0}}
-    assert not only(stability.check_repeats(evidence_of(qrels, one, ["mrr"], repeats={"run": [run_of(other)]}))).problem
+    assert not get_only(
+        stability.check_repeats(make_evidence(qrels, one, ["mrr"], repeats={"run": [make_run(other)]}))
+    ).problem
     ranked = PRESETS["default"].but(ties="ranked")
-    assert only(
-        stability.check_repeats(evidence_of(qrels, one, ["mrr"], ranked, repeats={"run": [run_of(other)]}))
+    assert get_only(
+        stability.check_repeats(make_evidence(qrels, one, ["mrr"], ranked, repeats={"run": [make_run(other)]}))
     ).problem
 
 
 def test_check_query_count_reports_detectable_difference(shared):
-    evidence = real(shared, "dl19", ["BM25", "REP_LLAMA", "SPLADE_P_P_ENSEMBLE_DISTIL"])
-    found = only(stability.check_query_count(evidence))
+    evidence = read_public_evidence(shared, "dl19", ["BM25", "REP_LLAMA", "SPLADE_P_P_ENSEMBLE_DISTIL"])
+    found = get_only(stability.check_query_count(evidence))
     assert (found.problem, found.count, found.subject) == (True, 1, "REP_LLAMA")
     assert (
         "ranks REP_LLAMA above SPLADE_P_P_ENSEMBLE_DISTIL (+0.0076, p 0.654), but the difference is not significant"
         in found.message
     )
     assert "the order of the runs is not established" in found.message
-    gap = (
+    differences = (
         evidence.scores("REP_LLAMA").values["ndcg@10"] - evidence.scores("SPLADE_P_P_ENSEMBLE_DISTIL").values["ndcg@10"]
     )
     row = found.table.rows[1]
-    assert row[1] == pytest.approx(gap.mean())
-    assert row[2] == pytest.approx(stats.ttest_1samp(gap, 0).pvalue)
-    assert row[3] == pytest.approx(detectable_difference(gap.std(ddof=1), 43))
-    assert row[4] == queries_needed(gap.std(ddof=1), gap.mean())
-    both = only(stability.check_query_count(real(shared, "dl19", ["BM25", "REP_LLAMA"])))
-    assert not both.problem
-    assert [row[0] for row in both.table.rows] == list(DEFAULT)
+    assert row[1] == pytest.approx(differences.mean())
+    assert row[2] == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
+    assert row[3] == pytest.approx(detectable_difference(differences.std(ddof=1), 43))
+    assert row[4] == queries_needed(differences.std(ddof=1), differences.mean())
+    two_runs = get_only(stability.check_query_count(read_public_evidence(shared, "dl19", ["BM25", "REP_LLAMA"])))
+    assert not two_runs.problem
+    assert [row[0] for row in two_runs.table.rows] == list(DEFAULT_MEASURES)
 
 
-def pair_of_runs(n, better, worse):
+def make_run_pair(n, better, worse):
     """Two runs with mrr 1 and 1/2 on `better` queries, 1/2 and 1 on `worse` queries, and 1 on all others."""
     good, bad = {"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}
     qrels = {f"q{i}": {"a": 1} for i in range(n)}
@@ -845,39 +881,39 @@ def pair_of_runs(n, better, worse):
     other = {f"q{i}": bad if i < better else good for i in range(n)}
     return AuditInput(
         Judgments(qrels),
-        {"one": run_of(one, "one"), "other": run_of(other, "other")},
+        {"one": make_run(one, "one"), "other": make_run(other, "other")},
         [parse_measure("mrr")],
         PRESETS["default"],
     )
 
 
 def test_check_query_count_significant_low_power_difference_is_a_note():
-    gap = np.array([0.5] * 8 + [-0.5] + [0.0] * 51)
-    p, least = stats.ttest_1samp(gap, 0).pvalue, detectable_difference(gap.std(ddof=1), 60)
+    differences = np.array([0.5] * 8 + [-0.5] + [0.0] * 51)
+    p, detectable = stats.ttest_1samp(differences, 0).pvalue, detectable_difference(differences.std(ddof=1), 60)
     assert p < 0.05
-    assert gap.mean() < least
-    found = only(stability.check_query_count(pair_of_runs(60, 8, 1)))
+    assert differences.mean() < detectable
+    found = get_only(stability.check_query_count(make_run_pair(60, 8, 1)))
     assert (found.problem, found.count) == (False, 1)
     assert found.message == (
         f"one is better than other (+0.0583, p {p:.3f}) by mrr, but the difference is smaller than what 60 queries "
-        f"detect with 80% power ({least:.4f}): its size is uncertain; "
-        f"{queries_needed(gap.std(ddof=1), gap.mean())} queries would detect it"
+        f"detect with 80% power ({detectable:.4f}): its size is uncertain; "
+        f"{queries_needed(differences.std(ddof=1), differences.mean())} queries would detect it"
     )
 
 
 def test_check_query_count_insignificant_difference_is_a_problem():
-    gap = np.array([0.5] * 5 + [-0.5] * 2 + [0.0] * 53)
-    p = stats.ttest_1samp(gap, 0).pvalue
+    differences = np.array([0.5] * 5 + [-0.5] * 2 + [0.0] * 53)
+    p = stats.ttest_1samp(differences, 0).pvalue
     assert p > 0.05
-    found = only(stability.check_query_count(pair_of_runs(60, 5, 2)))
+    found = get_only(stability.check_query_count(make_run_pair(60, 5, 2)))
     assert (found.problem, found.count) == (True, 1)
     assert f"mrr ranks one above other (+0.0250, p {p:.3f}), but the difference is not significant" in found.message
-    needed = f"{queries_needed(gap.std(ddof=1), gap.mean()):,}"
+    needed = f"{queries_needed(differences.std(ddof=1), differences.mean()):,}"
     assert found.remedy == f"report no significant difference, or judge more: {needed} queries detect it with 80% power"
 
 
-@pytest.mark.parametrize(("n", "said", "problem"), [(5, True, True), (15, True, False), (25, False, False)])
-def test_check_query_count_few_queries_is_a_note_or_problem(n, said, problem):
-    qrels, ranking = made(queries=n)
-    found = list(stability.check_query_count(evidence_of(qrels, ranking)))
-    assert [one.problem for one in found] == ([problem] if said else [])
+@pytest.mark.parametrize(("n", "is_reported", "problem"), [(5, True, True), (15, True, False), (25, False, False)])
+def test_check_query_count_few_queries_is_a_note_or_problem(n, is_reported, problem):
+    qrels, ranking = draw_collection(queries=n)
+    found = list(stability.check_query_count(make_evidence(qrels, ranking)))
+    assert [finding.problem for finding in found] == ([problem] if is_reported else [])

@@ -15,11 +15,11 @@ from ragauge.compute.progress import FINISHED, OVERALL, Progress
 from ragauge.files.json_schemas import json_schema
 from ragauge.files.serialization import write_record
 from ragauge.store_benchmarks.results import StoreBenchmark
-from store_benchmark_builder import whole
+from store_benchmark_builder import make_full_benchmark
 
 SCHEMA = json_schema(StoreBenchmark)
-SMALL = ("clustered", "--max-vectors", "400", "--max-queries", "20", "--repeats", "1")
-OWN = """
+SMALL_BENCH = ("clustered", "--max-vectors", "400", "--max-queries", "20", "--repeats", "1")
+OWN_STORES = """
 import numpy as np
 from ragauge.core.errors import MissingExtra
 
@@ -47,17 +47,17 @@ def ragauge(tmp_path):
 @pytest.fixture
 def folder(tmp_path):
     """Folder of a constructed benchmark as `bench` writes it, without the HTML page."""
-    place = tmp_path / "bench" / "toy"
-    place.mkdir(parents=True)
-    write_record(whole(), place / "sweep.json")
-    return place
+    path = tmp_path / "bench" / "toy"
+    path.mkdir(parents=True)
+    write_record(make_full_benchmark(), path / "sweep.json")
+    return path
 
 
 @pytest.mark.engine
 def test_bench_prints_results_and_writes_folder(ragauge, tmp_path):
     done = ragauge(
         "bench",
-        *SMALL,
+        *SMALL_BENCH,
         "--store",
         "exact",
         "--store",
@@ -69,23 +69,25 @@ def test_bench_prints_results_and_writes_folder(ragauge, tmp_path):
         "--seconds",
         "0.2",
     )
-    before, load = done.stdout.split("\nLoad\n")
-    assert "Speed at the same recall" in before
-    assert "null" not in before + load.partition("\n\n")[2]  # the null store is neither ranked nor in the summary
+    sweep_output, load_output = done.stdout.split("\nLoad\n")
+    assert "Speed at the same recall" in sweep_output
+    assert (
+        "null" not in sweep_output + load_output.partition("\n\n")[2]
+    )  # the null store is neither ranked nor in the summary
     assert "latency includes the overhead of the harness" in done.stderr
-    place = tmp_path / "bench" / "clustered"
-    data = json.loads((place / "sweep.json").read_text(encoding="utf-8"))
+    folder = tmp_path / "bench" / "clustered"
+    data = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
     jsonschema.validate(data, SCHEMA)
-    assert [one["series"] for one in data["points"]] == ["exact", "two", "null"]
+    assert [row["series"] for row in data["points"]] == ["exact", "two", "null"]
     assert data["points"][0]["quality"]["recall(of=eps,eps=1e-06)@10"] == 1.0
-    assert {"points.csv", "loads.csv", "report.md"} <= {one.name for one in place.iterdir()}
-    assert len(list(csv.DictReader(io.StringIO((place / "points.csv").read_text())))) == 3
+    assert {"points.csv", "loads.csv", "report.md"} <= {row.name for row in folder.iterdir()}
+    assert len(list(csv.DictReader(io.StringIO((folder / "points.csv").read_text())))) == 3
 
 
 @pytest.mark.engine
 def test_bench_stalling_null_store_is_measured_under_load(ragauge):
     load = ("--qps", "100+50%", "--clients", "1", "--seconds", "0.5", "--no-sweep")
-    done = ragauge("bench", *SMALL, "--store", "null:stall_ms=50,every=20", *load)
+    done = ragauge("bench", *SMALL_BENCH, "--store", "null:stall_ms=50,every=20", *load)
     text = " ".join(done.stdout.split())
     assert "null is the harness itself, configured to stall for 50 ms once in 20 queries." in text
     rows = done.stdout.partition("\nLoad\n")[2].partition("\n\n")[0].splitlines()[1:]
@@ -96,22 +98,24 @@ def test_bench_stalling_null_store_is_measured_under_load(ragauge):
 
 @pytest.mark.engine
 def test_bench_marks_reused_rows_and_fresh_measures_them_again(ragauge):
-    first = ragauge("bench", *SMALL, "--store", "exact")
+    first = ragauge("bench", *SMALL_BENCH, "--store", "exact")
     assert "reused" not in first.stdout + first.stderr
-    mixed = ragauge("bench", *SMALL, "--store", "exact", "--store", "faiss:kind=flat")
+    mixed = ragauge("bench", *SMALL_BENCH, "--store", "exact", "--store", "faiss:kind=flat")
     assert "exact: reused; made 20" in mixed.stderr
     assert "1 of 2 results is reused (made 20" in " ".join(mixed.stdout.split())
-    rows = list(csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "--store", "exact", "--csv", "--fresh").stdout)))
+    rows = list(
+        csv.DictReader(io.StringIO(ragauge("bench", *SMALL_BENCH, "--store", "exact", "--csv", "--fresh").stdout))
+    )
     assert [row["reused"] for row in rows] == ["false"]
-    wrong = ragauge("bench", *SMALL, "--store", "exact", "--fresh", "--reuse", code=2)
-    assert "--fresh and --reuse are mutually exclusive" in wrong.stderr
+    refused = ragauge("bench", *SMALL_BENCH, "--store", "exact", "--fresh", "--reuse", code=2)
+    assert "--fresh and --reuse are mutually exclusive" in refused.stderr
 
 
 @pytest.mark.engine
 def test_bench_prints_json_csv_or_schema(ragauge):
-    done = ragauge("bench", *SMALL, "--store", "exact", "--json")
+    done = ragauge("bench", *SMALL_BENCH, "--store", "exact", "--json")
     jsonschema.validate(json.loads(done.stdout), SCHEMA)
-    [row] = csv.DictReader(io.StringIO(ragauge("bench", *SMALL, "--store", "exact", "--csv").stdout))
+    [row] = csv.DictReader(io.StringIO(ragauge("bench", *SMALL_BENCH, "--store", "exact", "--csv").stdout))
     assert row["store"] == "exact"
     assert "--json and --csv" in ragauge("bench", "--json", "--csv", code=2).stderr
     assert json.loads(ragauge("bench", "--schema").stdout) == SCHEMA
@@ -119,17 +123,17 @@ def test_bench_prints_json_csv_or_schema(ragauge):
 
 @pytest.mark.engine
 def test_bench_failing_store_is_reported_and_others_finish(ragauge, tmp_path):
-    (tmp_path / "own.py").write_text(OWN)
-    done = ragauge("bench", *SMALL, "--store", "own:Broken", "--store", "exact", code=3)
+    (tmp_path / "own.py").write_text(OWN_STORES)
+    done = ragauge("bench", *SMALL_BENCH, "--store", "own:Broken", "--store", "exact", code=3)
     assert "exact" in done.stdout
     assert "disk <full>: 42 bytes left" in done.stderr
     assert "disk &lt;full>" in (tmp_path / "bench" / "clustered" / "report.md").read_text()
 
 
 def test_bench_without_results_keeps_older_report(ragauge, folder, tmp_path):
-    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own.py").write_text(OWN_STORES)
     before = (folder / "sweep.json").read_bytes()
-    done = ragauge("bench", *SMALL, "--store", "mine=own:Broken", "-o", "bench/toy", code=3)
+    done = ragauge("bench", *SMALL_BENCH, "--store", "mine=own:Broken", "-o", "bench/toy", code=3)
     assert "error: mine, build: RuntimeError: disk <full>: 42 bytes left" in done.stderr
     assert "nothing was written" in done.stderr
     assert (folder / "sweep.json").read_bytes() == before
@@ -138,8 +142,8 @@ def test_bench_without_results_keeps_older_report(ragauge, folder, tmp_path):
 
 @pytest.mark.engine
 def test_bench_missing_library_names_extra_and_others_finish(ragauge, tmp_path):
-    (tmp_path / "own.py").write_text(OWN)
-    done = ragauge("bench", *SMALL, "--store", "own:Lacking", "--store", "exact", code=2)
+    (tmp_path / "own.py").write_text(OWN_STORES)
+    done = ragauge("bench", *SMALL_BENCH, "--store", "own:Lacking", "--store", "exact", code=2)
     assert "exact" in done.stdout
     assert "[lacking]'" in done.stderr
 
@@ -185,8 +189,8 @@ def test_report_truncated_benchmark_prints_error(ragauge, folder):
     (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/1", "points": [')
     assert "the JSON cannot be read" in ragauge("report", "bench/toy", code=2).stderr
     (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/9", "points": []}')
-    refused = ragauge("report", "bench/toy", code=2).stderr
-    assert 'expected the schema ragauge-sweep/2, got "ragauge-sweep/9"' in refused
+    error = ragauge("report", "bench/toy", code=2).stderr
+    assert 'expected the schema ragauge-sweep/2, got "ragauge-sweep/9"' in error
 
 
 def test_show_progress_lines_prints_each_configuration_once(capsys):
@@ -207,6 +211,6 @@ def test_show_progress_escape_sequences_are_replaced(capsys):
         progress(Progress("insert", 0, 1, "red\x1b[31m\x07"))
         progress(Progress("insert", 1, 1, "red\x1b[31m\x07"))
         progress(Progress("built in 1.0 s", 1, 1, "red\x1b[31m", FINISHED))
-    told = capsys.readouterr().err
-    assert told == "red\ufffd[31m\ufffd: insert\nred\ufffd[31m: built in 1.0 s\n"
-    assert not {"\x1b", "\x07"} & set(told)
+    printed = capsys.readouterr().err
+    assert printed == "red\ufffd[31m\ufffd: insert\nred\ufffd[31m: built in 1.0 s\n"
+    assert not {"\x1b", "\x07"} & set(printed)

@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 from typer.testing import CliRunner
 
-from command import forked
+from command import run_python
 from ragauge.cli.app import build_app
 from ragauge.files.json_schemas import json_schema
 from ragauge.judging.calibration.results import Calibration
@@ -34,21 +34,21 @@ ROWS = [
 
 
 @pytest.fixture
-def labelled(tmp_path):
+def labelled_file(tmp_path):
     path = tmp_path / "people.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     return str(path)
 
 
-def run(*arguments):
+def run_calibrate(*arguments):
     done = CliRunner().invoke(build_app(), ["calibrate", *arguments])
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
     return done
 
 
-def test_calibrate_one_dataset_prints_statistics_and_intervals(labelled):
-    done = run(labelled)
+def test_calibrate_one_dataset_prints_statistics_and_intervals(labelled_file):
+    done = run_calibrate(labelled_file)
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     header = next(line for line in lines if line.startswith("statistic"))
@@ -61,14 +61,15 @@ def test_calibrate_one_dataset_prints_statistics_and_intervals(labelled):
     assert "24 of 24 labelled samples have a verdict; 66.7% are good" in done.stderr
     assert "more notes: add --verbose\n" in done.stderr
     assert any(
-        "the lexical judge compares words" in note for note in json.loads(run(labelled, "--json").stdout)["notes"]
+        "the lexical judge compares words" in note
+        for note in json.loads(run_calibrate(labelled_file, "--json").stdout)["notes"]
     )
 
 
-def test_calibrate_several_datasets_prints_one_row_each(labelled, tmp_path):
-    other = tmp_path / "others.jsonl"
-    other.write_text("".join(json.dumps({**row, "labels": {"faithfulness": 1.0}}) + "\n" for row in ROWS))
-    done = run(labelled, str(other))
+def test_calibrate_several_datasets_prints_one_row_each(labelled_file, tmp_path):
+    other_file = tmp_path / "others.jsonl"
+    other_file.write_text("".join(json.dumps({**row, "labels": {"faithfulness": 1.0}}) + "\n" for row in ROWS))
+    done = run_calibrate(labelled_file, str(other_file))
     lines = done.stdout.splitlines()
     assert lines[:2] == ["Calibrations", "lexical on 2 datasets."]
     header, *rows = [line.split() for line in lines[4:]]
@@ -77,38 +78,38 @@ def test_calibrate_several_datasets_prints_one_row_each(labelled, tmp_path):
     assert rows[1][header.index("kappa")] == "-"
 
 
-def test_calibrate_json_matches_schema_without_nan(labelled):
-    done = run(labelled, "--json", "--labels", "12", "--replicates", "2", "--canaries")
+def test_calibrate_json_matches_schema_without_nan(labelled_file):
+    done = run_calibrate(labelled_file, "--json", "--labels", "12", "--replicates", "2", "--canaries")
     data = json.loads(done.stdout, parse_constant=pytest.fail)
     jsonschema.validate(data, SCHEMA)
-    one = data
-    assert one["figures"]["accuracy"]["n"] == 24
-    assert one["confusion"] == {"both_good": 16, "only_judge": 0, "only_people": 0, "both_bad": 8}
-    assert one["corrected"]["labels"] == 12
-    assert one["consistency"]["same"]["value"] == 1.0
-    assert one["swap"]["changed"]["n"] == 24
-    assert one["robustness"]
-    assert len(one["pairs"]) == 24
+
+    assert data["figures"]["accuracy"]["n"] == 24
+    assert data["confusion"] == {"both_good": 16, "only_judge": 0, "only_people": 0, "both_bad": 8}
+    assert data["corrected"]["labels"] == 12
+    assert data["consistency"]["same"]["value"] == 1.0
+    assert data["swap"]["changed"]["n"] == 24
+    assert data["robustness"]
+    assert len(data["pairs"]) == 24
 
 
-def test_calibrate_schema_prints_json_schema(labelled):
-    assert json.loads(run("--schema").stdout) == SCHEMA
+def test_calibrate_schema_prints_json_schema(labelled_file):
+    assert json.loads(run_calibrate("--schema").stdout) == SCHEMA
 
 
-def test_calibrate_prints_csv_and_markdown(labelled):
-    rows = list(csv.DictReader(io.StringIO(run(labelled, "--csv").stdout)))
+def test_calibrate_prints_csv_and_markdown(labelled_file):
+    rows = list(csv.DictReader(io.StringIO(run_calibrate(labelled_file, "--csv").stdout)))
     assert {row["rater"] for row in rows} == {"lexical", "lexical by probability", "word overlap", "always good"}
     kappa = next(row for row in rows if row["figure"] == "kappa")
     assert (float(kappa["value"]), kappa["n"]) == (1.0, "24")
-    page = run(labelled, "--format", "markdown").stdout
+    page = run_calibrate(labelled_file, "--format", "markdown").stdout
     assert "| Cohen's kappa | 1.000 |" in page
 
 
 @pytest.mark.slow
-def test_calibrate_writes_files_and_charts(labelled, tmp_path):
+def test_calibrate_writes_files_and_charts(labelled_file, tmp_path):
     pytest.importorskip("vl_convert")
-    done = run(
-        labelled, "-o", str(tmp_path / "c.html"), "-o", str(tmp_path / "c.json"), "--charts", str(tmp_path / "x")
+    done = run_calibrate(
+        labelled_file, "-o", str(tmp_path / "c.html"), "-o", str(tmp_path / "c.json"), "--charts", str(tmp_path / "x")
     )
     assert done.exit_code == 0, done.output
     assert "chart-calibration-curves" in (tmp_path / "c.html").read_text()
@@ -119,39 +120,39 @@ def test_calibrate_writes_files_and_charts(labelled, tmp_path):
     }
 
 
-def test_calibrate_output_fits_80_columns(labelled, tmp_path):
+def test_calibrate_output_fits_80_columns(labelled_file, tmp_path):
     """The command runs in a pseudo-terminal."""
     if sys.platform == "win32":
-        pytest.skip("there is no pseudo-terminal")
+        pytest.skip("no pseudo-terminal")
     import pty
 
-    there, here = pty.openpty()
-    command = [str(Path(sys.executable).parent / "ragauge"), "calibrate", labelled, "--labels", "12", "--canaries"]
+    parent_end, child_end = pty.openpty()
+    command = [str(Path(sys.executable).parent / "ragauge"), "calibrate", labelled_file, "--labels", "12", "--canaries"]
     with (
-        open(here, "wb", closefd=False) as out,
+        open(child_end, "wb", closefd=False) as out,
         subprocess.Popen(
             command, stdout=out, stderr=subprocess.PIPE, env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"}
         ) as process,
     ):
-        os.close(here)
+        os.close(child_end)
         text = b""
         while True:
             try:
-                part = os.read(there, 4096)
+                chunk = os.read(parent_end, 4096)
             except OSError:
                 break
-            if not part:
+            if not chunk:
                 break
-            text += part
+            text += chunk
         assert process.wait() == 0
-    os.close(there)
+    os.close(parent_end)
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text.decode()).splitlines()
     assert len(lines) > 20
     assert max(len(line.rstrip()) for line in lines) <= 80
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "no labelled samples given"),
         (["FILE", "--json", "--csv"], "--json and --csv are mutually exclusive"),
@@ -161,18 +162,18 @@ def test_calibrate_output_fits_80_columns(labelled, tmp_path):
         (["absent.jsonl"], "absent.jsonl"),
     ],
 )
-def test_calibrate_invalid_input_prints_one_line_error(labelled, arguments, said):
-    given = [labelled if one == "FILE" else one for one in arguments]
-    done = forked(["-m", "ragauge", "calibrate", *given], Path.cwd())
+def test_calibrate_invalid_input_prints_one_line_error(labelled_file, arguments, message):
+    words = [labelled_file if one == "FILE" else one for one in arguments]
+    done = run_python(["-m", "ragauge", "calibrate", *words], Path.cwd())
     assert done.returncode == 2
     assert done.stdout == ""
-    assert said in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_calibrate_without_readable_reply_exits_with_3(labelled, chat_server):
-    chat_server.misbehave("nonsense", times=1000)
-    kept = str(Path(labelled).with_name("kept"))
-    done = run(labelled, "--chat", f"openai:m@{chat_server.url}", "--no-swap", "--out", kept)
+def test_calibrate_without_readable_reply_exits_with_3(labelled_file, chat_server):
+    chat_server.queue_faults("nonsense", times=1000)
+    folder = str(Path(labelled_file).with_name("kept"))
+    done = run_calibrate(labelled_file, "--chat", f"openai:m@{chat_server.url}", "--no-swap", "--out", folder)
     assert done.exit_code == 3
     assert "error: the judge gave no readable reply for people; " in done.stderr

@@ -30,18 +30,18 @@ def ragauge(tmp_path):
 
 
 @pytest.fixture
-def called(tmp_path, monkeypatch):
+def run_in_process(tmp_path, monkeypatch):
     """Run the command in this process, where the libraries are already imported."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "cache"))
 
-    def call(*arguments):
+    def invoke(*arguments):
         done = CliRunner().invoke(build_app(), list(map(str, arguments)))
         if done.exception is not None:
             raise done.exception
         return done
 
-    return call
+    return invoke
 
 
 @pytest.mark.torch
@@ -56,56 +56,56 @@ def test_embedders_prints_table_and_writes_files(ragauge, tmp_path):
     assert json.loads((tmp_path / "all.json").read_text())["schema"] == "ragauge-embedders/2"
 
 
-def test_embedders_json_has_every_part_without_nan(called):
-    told = json.loads(
-        called(
+def test_embedders_json_has_every_part_without_nan(run_in_process):
+    data = json.loads(
+        run_in_process(
             "embedders", DATA, "-e", SMALL, "--quick", "--sizes", "20,40", "--perturb", "drop,upper-case", "--json"
         ).stdout,
-        parse_constant=lambda name: pytest.fail(f"{name} is no JSON"),
+        parse_constant=lambda name: pytest.fail(f"{name} is not valid JSON"),
     )
-    names = [one["name"] for one in told["embedders"]]
+    names = [one["name"] for one in data["embedders"]]
     assert names == ["small", "bm25", "chance"]
-    small = told["embedders"][0]
+    small = data["embedders"][0]
     assert [one["documents"] for one in small["corpus_sizes"]] == [20, 40, 60]
     assert [one["name"] for one in small["perturbed"]] == ["drop", "upper case"]
     assert small["compressed"] == []
     assert small["memory_bytes"] is None
     assert [one["store"] for one in small["stores"]] == ["exact"]
-    assert (told["context"], told["baseline"], told["queries"]) == (512, "bm25", 8)
-    assert told["provenance"]["plan"]["seed"] == 0
+    assert (data["context"], data["baseline"], data["queries"]) == (512, "bm25", 8)
+    assert data["provenance"]["plan"]["seed"] == 0
 
 
-def test_embedders_csv_has_row_per_embedder_or_study_columns(called, tmp_path):
-    rows = list(csv.DictReader(io.StringIO(called("embedders", DATA, "-e", SMALL, "--quick", "--csv").stdout)))
+def test_embedders_csv_has_row_per_embedder_or_study_columns(run_in_process, tmp_path):
+    rows = list(csv.DictReader(io.StringIO(run_in_process("embedders", DATA, "-e", SMALL, "--quick", "--csv").stdout)))
     assert [row["embedder"] for row in rows] == ["small", "bm25", "chance"]
-    called("embedders", DATA, "-e", SMALL, "--quick", "--format", "tokenization", "-o", "study.csv")
+    run_in_process("embedders", DATA, "-e", SMALL, "--quick", "--format", "tokenization", "-o", "study.csv")
     with (tmp_path / "study.csv").open() as file:
         study = list(csv.DictReader(file))
     assert {row["model"] for row in study} >= {"small"}
-    mine = next(row for row in study if row["model"] == "small")
-    assert mine["num_queries"] == "8"
-    assert 0 <= float(mine["mrr"]) <= 1
-    assert float(mine["avg_total_ms"]) >= float(mine["avg_embedding_ms"]) > 0
-    assert mine["recall@15"] != ""
+    small_row = next(row for row in study if row["model"] == "small")
+    assert small_row["num_queries"] == "8"
+    assert 0 <= float(small_row["mrr"]) <= 1
+    assert float(small_row["avg_total_ms"]) >= float(small_row["avg_embedding_ms"]) > 0
+    assert small_row["recall@15"] != ""
 
 
-def test_embedders_out_folder_is_read_by_compare_and_report(called, tmp_path):
-    called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
+def test_embedders_out_folder_is_read_by_compare_and_report(run_in_process, tmp_path):
+    run_in_process("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
     assert {one.name for one in (tmp_path / "study").iterdir()} == {
         "small", "bm25", "chance", "measurements", "study.json", "report.html", "judgments.parquet", "queries.parquet",
         "experiment.json", "targets.json",
     }  # fmt: skip
     assert "<script" in (tmp_path / "study" / "report.html").read_text()
-    again = called("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
+    again = run_in_process("embedders", DATA, "-e", SMALL, "--quick", "--out", "study")
     assert "study has report.html, study.json, and the rankings as runs" in again.stderr
     assert "small: reused; made 20" in again.stderr
-    assert "small" in called("compare", "study").stdout
-    shown = called("report", "study/study.json", "-o", "page.html")
+    assert "small" in run_in_process("compare", "study").stdout
+    shown = run_in_process("report", "study/study.json", "-o", "page.html")
     assert (tmp_path / "page.html").exists(), shown.stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["-e", "minilmm"], "unknown embedder `minilmm`"),
         (["-e", "words", "--perturb", "keybord"], "unknown perturbation `keybord`"),
@@ -119,20 +119,20 @@ def test_embedders_out_folder_is_read_by_compare_and_report(called, tmp_path):
         (["-e", "words(size=3)"], "size"),
     ],
 )
-def test_embedders_invalid_input_raises_one_line_error(called, arguments, said):
+def test_embedders_invalid_input_raises_one_line_error(run_in_process, arguments, message):
     with pytest.raises(RagaugeError) as error:
-        called("embedders", DATA, *arguments)
-    assert said in error.value.message
+        run_in_process("embedders", DATA, *arguments)
+    assert message in error.value.message
     assert error.value.exit_code == 2
     assert "\n" not in error.value.message
 
 
-def test_embedders_failing_embedder_is_reported_and_others_are_kept(called, monkeypatch):
+def test_embedders_failing_embedder_is_reported_and_others_are_kept(run_in_process, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    done = called("embedders", DATA, "-e", SMALL, "-e", "bad=openai", "--quick", "--json")
-    told = json.loads(done.stdout)
-    assert "OPENAI_API_KEY" in told["failures"]["bad"]
-    assert [one["name"] for one in told["embedders"]] == ["small", "bm25", "chance"]
+    done = run_in_process("embedders", DATA, "-e", SMALL, "-e", "bad=openai", "--quick", "--json")
+    data = json.loads(done.stdout)
+    assert "OPENAI_API_KEY" in data["failures"]["bad"]
+    assert [one["name"] for one in data["embedders"]] == ["small", "bm25", "chance"]
 
 
 @pytest.mark.crash
@@ -147,13 +147,13 @@ def test_embedders_killed_process_resumes(ragauge, tmp_path):
         stderr=subprocess.DEVNULL,
     )
     try:
-        kept = tmp_path / "study" / "measurements"
-        wait_while_running(process, lambda: list(kept.glob("*.json")), "the first embedder is done")
+        measurements = tmp_path / "study" / "measurements"
+        wait_while_running(process, lambda: list(measurements.glob("*.json")), "the first embedder is done")
         process.send_signal(signal.SIGKILL)
     finally:
         process.kill()
         process.wait()
-    finished = len(list(kept.glob("*.json")))
+    finished = len(list(measurements.glob("*.json")))
     assert finished >= 1
     done = ragauge(*arguments, "--json", "--verbose")
     assert done.stderr.count(": reused; made ") == finished

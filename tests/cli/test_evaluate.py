@@ -15,7 +15,7 @@ from ragauge.files.serialization import read_record, to_json
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\n"
 RUN = "q1 Q0 a 1 3 first\nq1 Q0 x 2 2 first\nq2 Q0 x 1 2 first\nq2 Q0 c 2 1 first\n"
-OTHER = "q1 Q0 x 1 3 other\nq2 Q0 c 1 2 other\n"
+OTHER_RUN = "q1 Q0 x 1 3 other\nq2 Q0 c 1 2 other\n"
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def ragauge(tmp_path):
     """Run the command in a folder with judgments and two runs."""
     (tmp_path / "qrels.txt").write_text(QRELS)
     (tmp_path / "first.run").write_text(RUN)
-    (tmp_path / "other.run").write_text(OTHER)
+    (tmp_path / "other.run").write_text(OTHER_RUN)
 
     return command_in(tmp_path)
 
@@ -85,8 +85,8 @@ def test_evaluate_prints_table_and_notes(ragauge):
         "note: other: at most 1 document per query, so recall@5 is computed at depth 1",
     ]
     assert done.stderr.splitlines() == [*notes[:3], "note: 1 more note: add --verbose"]
-    more = ragauge("evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-m", "recall@5", "--verbose")
-    assert more.stderr.splitlines() == notes
+    verbose = ragauge("evaluate", "qrels.txt", "first.run", "other.run", "-m", "mrr", "-m", "recall@5", "--verbose")
+    assert verbose.stderr.splitlines() == notes
 
 
 def test_evaluate_prints_convention_and_its_options(ragauge):
@@ -150,7 +150,7 @@ def test_evaluate_unknown_measure_prints_error_and_hint(ragauge):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "complaint"),
+    ("arguments", "message"),
     [
         (("evaluate", "absent.txt", "first.run"), "error: absent.txt: no such file"),
         (("evaluate", "qrels.txt", "first.run", "-C", "trek9"), "error: unknown convention `trek9`"),
@@ -165,8 +165,8 @@ def test_evaluate_unknown_measure_prints_error_and_hint(ragauge):
         (("measures", "nothing"), "error: unknown measure `nothing`"),
     ],
 )
-def test_cli_invalid_input_prints_one_line_error(ragauge, arguments, complaint):
-    assert ragauge(*arguments, code=2).stderr.splitlines()[0].startswith(complaint)
+def test_cli_invalid_input_prints_one_line_error(ragauge, arguments, message):
+    assert ragauge(*arguments, code=2).stderr.splitlines()[0].startswith(message)
 
 
 def test_evaluate_debug_prints_traceback(tmp_path):
@@ -204,8 +204,8 @@ def test_validate_lists_problems_and_strict_exits_with_1(ragauge, tmp_path):
     (tmp_path / "bad.run").write_text("q1 Q0 a 1 2 t\nq1 Q0 x 2 2 t\nq1 Q0 a 3 1 t\nq9 Q0 x 1 1 t\n")
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a"}\n{"_id": "b"}\n')
     done = ragauge("validate", "bad.txt", "bad.run", "--corpus", "corpus.jsonl", "--json")
-    found = {(f["subject"], f["what"]): f["count"] for f in json.loads(done.stdout) if f["problem"]}
-    assert found == {
+    problem_counts = {(f["subject"], f["what"]): f["count"] for f in json.loads(done.stdout) if f["problem"]}
+    assert problem_counts == {
         ("bad.txt", "duplicate rows"): 1,
         ("bad.txt", "conflicting grades"): 1,
         ("bad.txt", "no relevant"): 1,
@@ -237,11 +237,11 @@ def test_validate_cacm_counts_orphan_ids(shared, tmp_path):
     assert not [f for f in validation.validate_files(str(folder), corpus=str(folder)) if f.check == "orphan ids"]
     lines = (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]
     raw = [line.replace("CACM-0", "CACM-") for line in lines]
-    broken = sum("CACM-0" in line for line in lines)
+    n_shortened = sum("CACM-0" in line for line in lines)
     (tmp_path / "raw.tsv").write_text("\n".join(raw))
-    found = validation.validate_files(str(tmp_path / "raw.tsv"), corpus=str(folder))
-    assert [f.count for f in found if f.check == "orphan ids"] == [broken]
-    assert broken == 55
+    findings = validation.validate_files(str(tmp_path / "raw.tsv"), corpus=str(folder))
+    assert [f.count for f in findings if f.check == "orphan ids"] == [n_shortened]
+    assert n_shortened == 55
 
 
 def test_measures_prints_list_and_details(ragauge):
@@ -256,13 +256,13 @@ def test_cli_version_and_help_fit_80_columns(ragauge):
     import ragauge as package
 
     assert ragauge("--version").stdout == f"ragauge {package.__version__}\n"
-    for verb in ("evaluate", "validate", "convert", "measures"):
-        assert verb in ragauge("--help").stdout
-        assert max(map(len, ragauge(verb, "--help").stdout.splitlines())) <= 80
+    for command in ("evaluate", "validate", "convert", "measures"):
+        assert command in ragauge("--help").stdout
+        assert max(map(len, ragauge(command, "--help").stdout.splitlines())) <= 80
 
 
 @pytest.mark.parametrize(
-    ("words", "name"),
+    ("arguments", "name"),
     [
         (["run", "synthetic:needles", "-s", "bm25", "--repeats", "100000000000000000000"], "repeats"),
         (["bench", "clustered", "--store", "exact", "--repeats", "100000000000000000000"], "repeats"),
@@ -271,10 +271,10 @@ def test_cli_version_and_help_fit_80_columns(ragauge):
         (["run", "synthetic:needles", "-s", "bm25", "--workers", "2147483648"], "workers"),
     ],
 )
-def test_cli_count_too_large_prints_error(tmp_path, words, name):
+def test_cli_count_too_large_prints_error(tmp_path, arguments, name):
     rows = [{"question": "q", "answer": f"a{n}", "contexts": ["c"], "labels": {"faithfulness": n}} for n in (0, 1)]
     (tmp_path / "labelled.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    done = command_in(tmp_path)(*words, code=2)
+    done = command_in(tmp_path)(*arguments, code=2)
     assert f"{name} must be " in done.stderr
 
 

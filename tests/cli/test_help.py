@@ -18,8 +18,8 @@ WITHOUT_DEFAULT = {"--margin", "--detect", "--replicate"}
 """Options with a number that enable an analysis."""
 
 
-def options(command):
-    return [one for one in load_command(command).params if one.param_type_name == "option"]
+def list_options(command):
+    return [parameter for parameter in load_command(command).params if parameter.param_type_name == "option"]
 
 
 def show_help(command):
@@ -28,7 +28,7 @@ def show_help(command):
     return done.output
 
 
-def examples(command):
+def find_examples(command):
     return re.findall(r"\[dim\](ragauge .*)\[/dim\]", load_command(command).help)
 
 
@@ -38,14 +38,14 @@ def test_help_has_one_sentence_and_at_most_two_examples(command):
     assert first == COMMANDS[command].summary
     assert len(first) <= 80
     assert first.endswith(".")
-    assert others == [f"[dim]{example}[/dim]" for example in examples(command)]
+    assert others == [f"[dim]{example}[/dim]" for example in find_examples(command)]
     assert 1 <= len(others) <= 2
     assert max(map(len, show_help(command).splitlines())) <= 80
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_example_has_arguments_and_options_of_its_command(command):
-    for example in examples(command):
+    for example in find_examples(command):
         program, name, *words = shlex.split(example)
         assert (program, name) == ("ragauge", command)
         load_command(command).make_context(command, words, resilient_parsing=True)
@@ -54,7 +54,7 @@ def test_example_has_arguments_and_options_of_its_command(command):
 @pytest.mark.parametrize("command", COMMANDS)
 def test_option_is_in_a_panel_and_shows_unit_and_default(command):
     known = {option: panel for panel, names in PANELS.items() for option in names.split()}
-    for option in options(command):
+    for option in list_options(command):
         name = longest_spelling(option)
         assert option.rich_help_panel == known.get(name), f"{command} {name}: add it to PANELS"
         assert option.is_flag or option.metavar, f"{command} {name}: no metavar"
@@ -68,7 +68,7 @@ def test_option_is_in_a_panel_and_shows_unit_and_default(command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_option_with_several_values_has_note_in_help(command):
-    for option in options(command):
+    for option in list_options(command):
         if option.multiple:
             assert "Can be repeated" in option.help, longest_spelling(option)
 
@@ -77,7 +77,7 @@ def test_option_with_several_values_has_note_in_help(command):
 def test_help_shows_units_and_every_default(command):
     text = show_help(command)
     assert not re.search(r"<[a-z]\w*(\[\w+\])?>|[^\[]default:", text)
-    for option in options(command):
+    for option in list_options(command):
         has_default = not (option.default is None or option.default is False) or isinstance(option.show_default, str)
         spelling = re.escape(longest_spelling(option))
         entry = re.search(rf"^│[ *]+{spelling} (.*?)(?=^│[ *]+-|^╰)", text, re.M | re.S)
@@ -90,7 +90,9 @@ def test_help_shows_units_and_every_default(command):
     ["evaluate", "compare", "audit", "gate", "report", "k-range", "reliability", "validate", "freshness", "fuse"],
 )
 def test_command_with_runs_explains_names(command):
-    arguments = [one.help or "" for one in load_command(command).params if one.param_type_name == "argument"]
+    arguments = [
+        parameter.help or "" for parameter in load_command(command).params if parameter.param_type_name == "argument"
+    ]
     assert "NAME=FILE" in " ".join(arguments)
 
 

@@ -87,11 +87,11 @@ def ragauge(tmp_path):
 )
 def test_cli_invalid_input_prints_one_line_error_with_hint(ragauge, line, message, hint):
     done = ragauge(*shlex.split(line), code=2)
-    error, _, rest = done.stderr.partition("\n")
+    error, _, hint_line = done.stderr.partition("\n")
     assert error.startswith("error: ")
     assert message in error
-    assert hint in rest
-    assert "pgvector`?" not in rest
+    assert hint in hint_line
+    assert "pgvector`?" not in hint_line
     assert done.stdout == ""
 
 
@@ -161,13 +161,13 @@ def test_out_writes_several_files_and_standard_output(ragauge, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given", [["-m", "ndcg@10", "-m", "map(rel=2)"], ["-m", "nDCG@10,AP(rel=2)"], ["-m", "nDCG@10 AP(rel=2)"]]
+    "measure_options", [["-m", "ndcg@10", "-m", "map(rel=2)"], ["-m", "nDCG@10,AP(rel=2)"], ["-m", "nDCG@10 AP(rel=2)"]]
 )
 @pytest.mark.parametrize(
     ("command", "option"), [("evaluate", "--csv"), ("compare", "--csv"), ("report", "--format=csv")]
 )
-def test_measure_option_accepts_repetition_or_list(ragauge, command, option, given):
-    done = ragauge(command, "qrels.txt", "bm25.run", "dense.run", *given, option)
+def test_measure_option_accepts_repetition_or_list(ragauge, command, option, measure_options):
+    done = ragauge(command, "qrels.txt", "bm25.run", "dense.run", *measure_options, option)
     assert "ndcg@10" in done.stdout
     assert "map(rel=2)" in done.stdout
 

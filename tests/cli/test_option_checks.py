@@ -11,7 +11,7 @@ import ragauge
 from command import command_in
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.files.serialization import write_record
-from store_benchmark_builder import whole
+from store_benchmark_builder import make_full_benchmark
 
 QRELS = "q1 0 a 1\nq1 0 b 0\nq2 0 c 1\n"
 RUN = "q1 Q0 a 1 2.0 x\nq1 Q0 b 2 1.0 x\nq2 Q0 c 1 1.0 x\n"
@@ -19,10 +19,10 @@ SCORES = "query,one,two\nq1,0.5,0.6\nq2,0.4,0.5\nq3,0.4,0.7\n"
 
 
 @pytest.fixture
-def run(tmp_path):
+def run_command(tmp_path):
     """Run a command in a folder with a benchmark, judgments, a run, scores and samples."""
     (tmp_path / "bench").mkdir()
-    write_record(whole(), tmp_path / "bench" / "sweep.json")
+    write_record(make_full_benchmark(), tmp_path / "bench" / "sweep.json")
     (tmp_path / "qrels.txt").write_text(QRELS, encoding="utf-8")
     (tmp_path / "a.run").write_text(RUN, encoding="utf-8")
     (tmp_path / "ndcg@10.csv").write_text(SCORES, encoding="utf-8")
@@ -83,32 +83,32 @@ def run(tmp_path):
         ("convert samples.jsonl out.jsonl --kind samples --from csv", "--from has no effect on samples"),
     ],
 )  # fmt: skip
-def test_cli_option_without_effect_prints_error(run, command, message):
-    done = run(*shlex.split(command), code=2)
+def test_cli_option_without_effect_prints_error(run_command, command, message):
+    done = run_command(*shlex.split(command), code=2)
     assert message in done.stderr
     assert "hint: " in done.stderr
     assert not done.stdout
 
 
-def test_report_of_benchmark_names_its_convention(run):
+def test_report_of_benchmark_names_its_convention(run_command):
     for convention, recall in (("ragdbeval", "0.0955"), ("ragdbeval-capped", "0.955")):
-        done = run("report", "bench", "--format", "ragdbeval-csv", "-C", convention)
+        done = run_command("report", "bench", "--format", "ragdbeval-csv", "-C", convention)
         assert f",{recall}," in done.stdout
         assert f"convention {convention} (RAGdbEval's" in done.stderr
 
 
 def test_report_setting_without_effect_raises(tmp_path):
     with pytest.raises(BadInput, match="measures does not apply to a result of bench"):
-        ragauge.report(whole(), tmp_path / "x.csv", measures=["ndcg@10"])
+        ragauge.report(make_full_benchmark(), tmp_path / "x.csv", measures=["ndcg@10"])
     with pytest.raises(BadInput, match="expected --format ragdbeval or ragdbeval-csv"):
-        ragauge.report(whole(), tmp_path / "x.csv", convention="ragdbeval")
-    ragauge.report(whole(), tmp_path / "x.csv", format="ragdbeval-csv", convention="ragdbeval")
+        ragauge.report(make_full_benchmark(), tmp_path / "x.csv", convention="ragdbeval")
+    ragauge.report(make_full_benchmark(), tmp_path / "x.csv", format="ragdbeval-csv", convention="ragdbeval")
     assert ",ragdbeval\n" in (tmp_path / "x.csv").read_text(encoding="utf-8")
 
 
-def test_report_of_means_rejects_options_that_need_queries(tmp_path, run):
-    run("report", "bench", "-o", "x.json", "--format", "ragdbeval")
-    done = run("report", "x.json", "-C", "rig", "--test", "sign", code=2)
+def test_report_of_means_rejects_options_that_need_queries(tmp_path, run_command):
+    run_command("report", "bench", "-o", "x.json", "--format", "ragdbeval")
+    done = run_command("report", "x.json", "-C", "rig", "--test", "sign", code=2)
     assert "convention, test do not apply to results in the layout of another system" in done.stderr
     with pytest.raises(UnknownName):
         ragauge.report(tmp_path / "x.json", tmp_path / "y.json", measures=["nonsense@3"])

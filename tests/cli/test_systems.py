@@ -14,32 +14,39 @@ from ragauge.core.records import Dataset, Judgments
 from ragauge.systems.graph_corpus import DEFAULT_GRAPH
 
 
-def told(*arguments):
+def list_systems(*arguments):
     done = CliRunner().invoke(build_app(), ["systems", *arguments, "--json"])
     assert done.exit_code == 0, done.output
-    return {(one["family"], one["name"]): one["options"] for one in json.loads(done.stdout)}
+    return {(row["family"], row["name"]): row["options"] for row in json.loads(done.stdout)}
 
 
-WALKERS = [("retrievers", "pagerank"), ("retrievers", "graphflow"), ("retrievers", "swarm"), ("rerankers", "swarm")]
+GRAPH_SYSTEMS = [
+    ("retrievers", "pagerank"),
+    ("retrievers", "graphflow"),
+    ("retrievers", "swarm"),
+    ("rerankers", "swarm"),
+]
 
 
-@pytest.mark.parametrize(("family", "name"), WALKERS)
+@pytest.mark.parametrize(("family", "name"), GRAPH_SYSTEMS)
 def test_systems_graph_retriever_options_can_be_used_in_run(family, name):
-    options = told(name)[family, name]
+    options = list_systems(name)[family, name]
     assert options.startswith(f"embedder=wordllama, graph={'+'.join(DEFAULT_GRAPH)}, ")
     assert "terrain" not in options
     # Build the system with all defaults written out; options without a default are omitted.
-    written = f"{name}({', '.join(one for one in options.split(', ') if '=' in one)})".replace("wordllama", "words")
-    system = written if family == "retrievers" else f"pipeline(of=bm25, reranker={written})"
-    documents = [Document(one, f"text {one}", "", {"links": ["a"]}) for one in "abc"]
+    spec = f"{name}({', '.join(option for option in options.split(', ') if '=' in option)})".replace(
+        "wordllama", "words"
+    )
+    system = spec if family == "retrievers" else f"pipeline(of=bm25, reranker={spec})"
+    documents = [Document(option, f"text {option}", "", {"links": ["a"]}) for option in "abc"]
     data = Dataset("three", documents, {"q": "text b"}, Judgments({"q": {"b": 1}}))
-    found = ragauge.run(data, {"written": system}, measures=["recall@3"])
-    assert found.scores["written"].means == {"recall@3": 1.0}
+    result = ragauge.run(data, {"written": system}, measures=["recall@3"])
+    assert result.scores["written"].means == {"recall@3": 1.0}
 
 
 def test_systems_lists_graph_builders_with_options():
-    found = {name: options for (family, name), options in told().items() if family == "graphs"}
-    assert found == {
+    options_by_builder = {name: options for (family, name), options in list_systems().items() if family == "graphs"}
+    assert options_by_builder == {
         "links": "field=links, kinds, weight=1.0, rewired=false",
         "knn": "neighbours=8, mutual=false, least=0.0, weight=1.0",
         "entities": "mentions=true, shared=true, most=10, common=50, weight=1.0",

@@ -20,20 +20,20 @@ def ragauge(tmp_path):
 
 @pytest.mark.parametrize("command", ["evaluate", "compare", "report"])
 def test_ties_that_change_a_printed_digit_are_noted_once(ragauge, command):
-    told = ragauge(command, "qrels.txt", "tied.run", "clear.run", "-m", "mrr").stderr
-    assert told.count("note: ties: ") == 1
-    assert "mrr of tied is between 0.7500 and 1.0000, depending on the order of documents with equal scores" in told
+    notes = ragauge(command, "qrels.txt", "tied.run", "clear.run", "-m", "mrr").stderr
+    assert notes.count("note: ties: ") == 1
+    assert "mrr of tied is between 0.7500 and 1.0000, depending on the order of documents with equal scores" in notes
 
 
 @pytest.mark.parametrize(("measure", "run"), [("recall@2", "tied.run"), ("mrr", "clear.run"), ("mrr", "expected")])
 def test_ties_without_effect_are_not_noted(ragauge, measure, run):
-    more = ["-C", "ties=expected"] if run == "expected" else []
+    options = ["-C", "ties=expected"] if run == "expected" else []
     file = "tied.run" if run == "expected" else run
-    assert "ties: " not in ragauge("evaluate", "qrels.txt", file, "-m", measure, *more).stderr
+    assert "ties: " not in ragauge("evaluate", "qrels.txt", file, "-m", measure, *options).stderr
 
 
 def test_tie_note_of_public_run_has_known_bounds(ragauge, shared):
     folder = shared("trec_dl_runs")
     runs = [folder / f"runs/dl19.{name}.txt.gz" for name in ("REP_LLAMA", "BM25")]
-    told = ragauge("evaluate", folder / "qrels/qrels.dl19-passage.txt", *runs, "-m", "ndcg@10").stderr
-    assert "ndcg@10 of dl19.REP_LLAMA is between 0.7340 and 0.7505" in told
+    notes = ragauge("evaluate", folder / "qrels/qrels.dl19-passage.txt", *runs, "-m", "ndcg@10").stderr
+    assert "ndcg@10 of dl19.REP_LLAMA is between 0.7340 and 0.7505" in notes

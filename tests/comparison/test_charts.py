@@ -41,18 +41,26 @@ from ragauge.output.charts import ChartDraft, LabelledMark, PlotBox, place_label
 from ragauge.stats.comparisons import ChangedQuery, Comparison, Comparisons, ComparisonSettings
 from ragauge.stats.smallest_k import SmallestK
 
-ODD = ("a.b[0]", "<script>alert(1)</script>", "datum.x", 'it\'s "quoted"', "constructor", "__proto__", "\\u0041 \x01")
+UNUSUAL_NAMES = (
+    "a.b[0]",
+    "<script>alert(1)</script>",
+    "datum.x",
+    'it\'s "quoted"',
+    "constructor",
+    "__proto__",
+    "\\u0041 \x01",
+)
 
 
-def latency(*times: float) -> Latency:
+def make_latency(*times: float) -> Latency:
     values = np.array(times)
-    cuts = (float(one) for one in np.percentile(values, [50, 90, 95, 99]))
-    return Latency(len(times), float(values.mean()), *cuts, 0.0, min(times), max(times))
+    percentiles = (float(percentile) for percentile in np.percentile(values, [50, 90, 95, 99]))
+    return Latency(len(times), float(values.mean()), *percentiles, 0.0, min(times), max(times))
 
 
-def comparison(system, differences, measure="ndcg@10", p=0.0004, baseline="bm25", **more) -> Comparison:
-    moved = [ChangedQuery(f"q{i}", 0.5, 0.5 + d, d) for i, d in enumerate(differences) if d]
-    better = [-d for d in differences] if more.get("lower_is_better") else differences
+def make_comparison(system, differences, measure="ndcg@10", p=0.0004, baseline="bm25", **more) -> Comparison:
+    changes = [ChangedQuery(f"q{i}", 0.5, 0.5 + d, d) for i, d in enumerate(differences) if d]
+    gains = [-d for d in differences] if more.get("lower_is_better") else differences
     mean = sum(differences) / len(differences)
     return Comparison(
         measure,
@@ -65,32 +73,32 @@ def comparison(system, differences, measure="ndcg@10", p=0.0004, baseline="bm25"
         p,
         *(p, p, p, p),
         *(0.0, 0.0),
-        sum(d > 0 for d in better),
-        sum(d < 0 for d in better),
-        sum(d == 0 for d in better),
+        sum(d > 0 for d in gains),
+        sum(d < 0 for d in gains),
+        sum(d == 0 for d in gains),
         0.1,
-        moved=moved,
+        moved=changes,
         **more,
     )
 
 
-def entry(name, value, times, **means) -> SystemSummary:
-    speed = Speed({"embed": latency(*(t / 4 for t in times)), "total": latency(*times)}, 10.0, 4, 0, 0)
+def make_entry(name, value, times, **means) -> SystemSummary:
+    speed = Speed({"embed": make_latency(*(t / 4 for t in times)), "total": make_latency(*times)}, 10.0, 4, 0, 0)
     stages = {"embed": np.array(times) / 4, "total": np.array(times)}
-    known = {"ndcg@10": Mean(value, 4, value - 0.1, value + 0.1), **means}
-    return SystemSummary(name, known, speed=speed, times=stages)
+    means_by_name = {"ndcg@10": Mean(value, 4, value - 0.1, value + 0.1), **means}
+    return SystemSummary(name, means_by_name, speed=speed, times=stages)
 
 
-def small(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
+def make_small_overview(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
     """Build an overview: the first system is fast, the second good, the third worse and slower than the second."""
     values, times = (0.5, 0.65, 0.6), ((1.0, 1.0, 2.0, 2.0), (4.0, 4.0, 8.0, 8.0), (100.0, 100.0, 300.0, 300.0))
     errors = {"err@10": Mean(0.25, 4), "diversity@20": Mean(7.5, 4, 7.0, 8.0)}
-    entries = {name: entry(name, v, t, **errors) for name, v, t in zip(names, values, times, strict=True)}
+    entries = {name: make_entry(name, v, t, **errors) for name, v, t in zip(names, values, times, strict=True)}
     first, second, third = names
     rows = [
-        comparison(second, [0.5, 0.2, 0.0, -0.1], baseline=first),
-        comparison(third, [0.0, 0.4, 0.0, 0.0], p=0.2, baseline=first),
-        comparison(second, [0.0, 0.0, 0.0, 0.1], "diversity@20", p=0.03, baseline=first),
+        make_comparison(second, [0.5, 0.2, 0.0, -0.1], baseline=first),
+        make_comparison(third, [0.0, 0.4, 0.0, 0.0], p=0.2, baseline=first),
+        make_comparison(second, [0.0, 0.0, 0.0, 0.1], "diversity@20", p=0.03, baseline=first),
     ]
     advice = {name: SmallestK(5, "hit_rate@10", 0.01, 0.95, ()) for name in names}
     curve = MeasureCurve(
@@ -114,20 +122,20 @@ def small(names=("bm25", "dense", "slow"), baseline="bm25") -> Overview:
 
 @pytest.fixture(scope="module")
 def drawings():
-    return draw_charts(small())
+    return draw_charts(make_small_overview())
 
 
-def many(names, n=40) -> Overview:
+def make_large_overview(names, n=40) -> Overview:
     rng = np.random.default_rng(0)
     entries, rows = {}, []
     for i, name in enumerate(names):
         times = rng.lognormal(i / 4, 0.5, n)
         stages = {"embed": times / 4, "retrieve": times / 4, "rerank": times / 4, "total": times}
-        speed = Speed({stage: latency(*values.tolist()) for stage, values in stages.items()}, 1.0, n, 0, 0)
+        speed = Speed({stage: make_latency(*values.tolist()) for stage, values in stages.items()}, 1.0, n, 0, 0)
         entries[name] = SystemSummary(name, {"ndcg@10": Mean(0.4 + i / 50, n, 0.3, 0.7)}, speed=speed, times=stages)
         if i:
             differences = np.where(rng.random(n) < 0.3, 0.0, rng.normal(0.05, 0.3, n)).tolist()
-            rows.append(comparison(name, differences, baseline=names[0]))
+            rows.append(make_comparison(name, differences, baseline=names[0]))
     curve = MeasureCurve("recall", [1, 10, 100], {name: [0.1, 0.5, 0.9] for name in names})
     return Overview(
         "many",
@@ -140,14 +148,14 @@ def many(names, n=40) -> Overview:
     )
 
 
-def rows_with(panel, *fields):
+def find_rows(panel, *fields):
     """Return the rows of the first layer of a panel that has these fields."""
-    found = [layer["data"]["values"] for layer in panel.spec["layer"] if "data" in layer]
-    found += [panel.spec["data"]["values"]] if "data" in panel.spec else []
-    return next(rows for rows in found if rows and set(fields) <= set(rows[0]))
+    tables = [layer["data"]["values"] for layer in panel.spec["layer"] if "data" in layer]
+    tables += [panel.spec["data"]["values"]] if "data" in panel.spec else []
+    return next(rows for rows in tables if rows and set(fields) <= set(rows[0]))
 
 
-def texts(svg: str) -> list[str]:
+def svg_texts(svg: str) -> list[str]:
     return [node.text or "" for node in ElementTree.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
@@ -166,7 +174,7 @@ def test_draw_charts_complete_overview_draws_all_charts(drawings):
 
 def test_quality_latency_chart_has_p95_and_frontier(drawings):
     drawing = drawings["quality_latency"]
-    rows = rows_with(drawing.panels[0], "low")
+    rows = find_rows(drawing.panels[0], "low")
     assert [(row["system"], row["ms"], row["value"], row["low"], row["high"]) for row in rows] == [
         ("bm25", 2.0, 0.5, 0.4, 0.6),
         ("dense", 8.0, 0.65, 0.55, 0.75),
@@ -181,7 +189,7 @@ def test_quality_latency_chart_has_p95_and_frontier(drawings):
 
 
 def test_quality_latency_chart_lower_is_better_reverses_axis():
-    overview = replace(small(), lower_is_better=frozenset({"ndcg@10"}))
+    overview = replace(make_small_overview(), lower_is_better=frozenset({"ndcg@10"}))
     drawing = CHART_DEFINITIONS["quality_latency"].draw(overview)
     assert drawing.alt.endswith("Not beaten in both: bm25.")
     scales = [layer["encoding"]["y"].get("scale", {}) for layer in drawing.panels[0].spec["layer"]]
@@ -190,89 +198,91 @@ def test_quality_latency_chart_lower_is_better_reverses_axis():
 
 def test_measures_chart_has_bars_intervals_stars_and_baseline(drawings):
     panels = drawings["measures"].panels
-    assert [one.title for one in panels] == [
+    assert [panel.title for panel in panels] == [
         "ndcg@10",
         "diversity@20",
         "err@10 (lower is better)",
         "p95 ms (log scale, lower is better)",
     ]
-    rows = rows_with(panels[0], "label")
+    rows = find_rows(panels[0], "label")
     assert [row["label"] for row in rows] == ["0.500", "0.650 ***", "0.600 ns"]
     assert [(row["value"], row["low"], row["high"], row["n"]) for row in rows][1] == (0.65, 0.55, 0.75, 4)
-    assert [row["label"] for row in rows_with(panels[1], "label")] == ["7.50", "7.50 *", "7.50"]
+    assert [row["label"] for row in find_rows(panels[1], "label")] == ["7.50", "7.50 *", "7.50"]
     guides = [layer for layer in panels[0].spec["layer"] if layer["mark"].get("strokeDash")]
     assert [layer["data"]["values"] for layer in guides] == [[{"value": 0.5}]]
-    assert [row["value"] for row in rows_with(panels[3], "label")] == [2.0, 8.0, 300.0]
+    assert [row["value"] for row in find_rows(panels[3], "label")] == [2.0, 8.0, 300.0]
     axis = panels[3].spec["layer"][0]["encoding"]["x"]
     assert (axis["scale"]["domain"], axis["axis"]["values"]) == ([1, 500], [1, 10, 100])
 
 
 def test_measures_chart_similar_times_use_linear_axis_from_zero():
-    overview = small()
-    near = {name: overview.entries[name] for name in ("bm25", "dense")}
-    panel = CHART_DEFINITIONS["measures"].draw(replace(overview, entries=near)).panels[-1]
+    overview = make_small_overview()
+    similar = {name: overview.entries[name] for name in ("bm25", "dense")}
+    panel = CHART_DEFINITIONS["measures"].draw(replace(overview, entries=similar)).panels[-1]
     assert panel.title == "p95 ms (lower is better)"
     assert panel.spec["layer"][0]["encoding"]["x"]["scale"]["domain"][0] == 0
 
 
 def test_measures_chart_nan_mean_is_labelled_none():
-    overview = small()
-    lacking = replace(overview.entries["slow"], means={"ndcg@10": Mean(math.nan, 0)})
-    panels = CHART_DEFINITIONS["measures"].draw(replace(overview, entries={**overview.entries, "slow": lacking})).panels
-    row = rows_with(panels[0], "label")[2]
+    overview = make_small_overview()
+    without_mean = replace(overview.entries["slow"], means={"ndcg@10": Mean(math.nan, 0)})
+    panels = (
+        CHART_DEFINITIONS["measures"].draw(replace(overview, entries={**overview.entries, "slow": without_mean})).panels
+    )
+    row = find_rows(panels[0], "label")[2]
     assert (row["value"], row["n"], row["label"]) == (None, None, "none ns")
 
 
 def test_curves_chart_has_means_and_sufficient_k(drawings):
     panel = drawings["curves"].panels[0]
     assert panel.title == "hit_rate@k"
-    rows = rows_with(panel, "k", "dash")
+    rows = find_rows(panel, "k", "dash")
     assert [(row["k"], row["value"]) for row in rows if row["system"] == "dense"] == [(1, 0.4), (5, 0.7), (10, 0.9)]
-    assert [(row["k"], row["system"], row["label"]) for row in rows_with(panel, "label")] == [
+    assert [(row["k"], row["system"], row["label"]) for row in find_rows(panel, "label")] == [
         (5, "dense", "dense: k = 5 is enough")
     ]
     assert "for dense k = 5 is enough" in drawings["curves"].alt
     assert "right of the dashed line, more documents add at most 0.01" in drawings["curves"].caption
 
 
-def curve_with(values, enough) -> ChartDraft:
-    overview = small()
+def draw_curve(values, enough) -> ChartDraft:
+    overview = make_small_overview()
     curve = replace(overview.curves[0], values={**overview.curves[0].values, **values}, enough=enough)
     return CHART_DEFINITIONS["curves"].draw(replace(overview, curves=[curve]))
 
 
-def advice(k: int) -> SmallestK:
+def make_smallest_k(k: int) -> SmallestK:
     return SmallestK(k, "hit_rate@10", 0.01, 0.95, ())
 
 
 def test_curves_chart_largest_k_is_not_sufficient():
-    sketch = curve_with({}, {"dense": advice(10), "bm25": advice(1)})
-    assert "for dense no k below 10 is enough" in sketch.alt
-    assert "dense: no k below 10 is enough" in texts(render_svg({**sketch.panels[0].spec, "width": 300}))
-    assert "dashed" not in sketch.caption
-    assert "no smaller k is within 0.01 of the largest k" in sketch.caption
-    assert not [layer for layer in sketch.panels[0].spec["layer"] if layer["mark"]["type"] == "rule"]
+    chart = draw_curve({}, {"dense": make_smallest_k(10), "bm25": make_smallest_k(1)})
+    assert "for dense no k below 10 is enough" in chart.alt
+    assert "dense: no k below 10 is enough" in svg_texts(render_svg({**chart.panels[0].spec, "width": 300}))
+    assert "dashed" not in chart.caption
+    assert "no smaller k is within 0.01 of the largest k" in chart.caption
+    assert not [layer for layer in chart.panels[0].spec["layer"] if layer["mark"]["type"] == "rule"]
 
 
 def test_curves_chart_without_advice_for_best_uses_baseline():
-    sketch = curve_with({}, {"slow": advice(1), "bm25": advice(5)})
-    assert "for bm25 k = 5 is enough" in sketch.alt
-    assert curve_with({}, {"slow": advice(1)}).caption == "Each line is a system's mean over k."
+    chart = draw_curve({}, {"slow": make_smallest_k(1), "bm25": make_smallest_k(5)})
+    assert "for bm25 k = 5 is enough" in chart.alt
+    assert draw_curve({}, {"slow": make_smallest_k(1)}).caption == "Each line is a system's mean over k."
 
 
 def test_curves_chart_line_ends_at_run_depth():
-    sketch = curve_with({"dense": [0.4, 0.7, math.nan]}, {"dense": advice(5)})
-    rows = [row for row in rows_with(sketch.panels[0], "k", "dash") if row["system"] == "dense"]
+    chart = draw_curve({"dense": [0.4, 0.7, math.nan]}, {"dense": make_smallest_k(5)})
+    rows = [row for row in find_rows(chart.panels[0], "k", "dash") if row["system"] == "dense"]
     assert [row["k"] for row in rows] == [1, 5]
-    assert "dense 0.700 at 5" in sketch.alt
-    assert "for dense no k below 5 is enough" in sketch.alt
-    name = next(row for row in rows_with(sketch.panels[0], "align") if row["system"] == "dense")
-    assert (name["k"], name["value"]) == (5, 0.7)
+    assert "dense 0.700 at 5" in chart.alt
+    assert "for dense no k below 5 is enough" in chart.alt
+    label = next(row for row in find_rows(chart.panels[0], "align") if row["system"] == "dense")
+    assert (label["k"], label["value"]) == (5, 0.7)
 
 
 def test_curves_chart_long_name_is_truncated_in_label():
-    overview = small(("bm25", "a-name-of-more-than-thirty-letters", "slow"))
-    row = rows_with(CHART_DEFINITIONS["curves"].draw(overview).panels[0], "label")[0]
+    overview = make_small_overview(("bm25", "a-name-of-more-than-thirty-letters", "slow"))
+    row = find_rows(CHART_DEFINITIONS["curves"].draw(overview).panels[0], "label")[0]
     assert row["label"] == "a-name-of-more-than-t…: k = 5 is enough"
     assert row["system"] == "a-name-of-more-than-thirty-letters"
 
@@ -287,32 +297,32 @@ def test_curves_chart_line_labels_do_not_overlap(drawings):
 
 def test_waterfall_chart_sorts_differences_best_first(drawings):
     panel = drawings["waterfall"].panels[0]
-    first, second = rows_with(panel, "share", "dash")
+    first, second = find_rows(panel, "share", "dash")
     assert (first["system"], first["difference"], first["share"]) == (
         "dense",
         [0.5, 0.2, 0, -0.1],
         [12.5, 37.5, 62.5, 87.5],
     )
     assert second["difference"] == [0.4, 0, 0, 0]
-    turns = [(row["what"], row["count"], row["share"]) for row in rows_with(panel, "what") if row["system"] == "dense"]
-    assert turns == [("won", 2, 50.0), ("lost", 1, 75.0)]
+    counts = [(row["what"], row["count"], row["share"]) for row in find_rows(panel, "what") if row["system"] == "dense"]
+    assert counts == [("won", 2, 50.0), ("lost", 1, 75.0)]
     assert "dense wins 2, ties 1 and loses 1 of 4" in drawings["waterfall"].alt
 
 
 def test_waterfall_chart_lower_is_better_sorts_ascending():
-    row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
-    overview = small()
-    sketch = CHART_DEFINITIONS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
-    assert rows_with(sketch.panels[0], "share", "dash")[0]["difference"] == [-0.1, 0, 0.2, 0.5]
-    assert "dense wins 1, ties 1 and loses 2 of 4" in sketch.alt
+    row = make_comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
+    overview = make_small_overview()
+    chart = CHART_DEFINITIONS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
+    assert find_rows(chart.panels[0], "share", "dash")[0]["difference"] == [-0.1, 0, 0.2, 0.5]
+    assert "dense wins 1, ties 1 and loses 2 of 4" in chart.alt
 
 
 def test_waterfall_chart_without_baseline_uses_first_pair():
-    overview = replace(small(), baseline=None)
-    sketch = CHART_DEFINITIONS["waterfall"].draw(overview)
-    assert [row["system"] for row in rows_with(sketch.panels[0], "share", "dash")] == ["dense"]
-    assert "against bm25" in sketch.alt
-    assert [row["label"] for row in rows_with(CHART_DEFINITIONS["measures"].draw(overview).panels[0], "label")] == [
+    overview = replace(make_small_overview(), baseline=None)
+    chart = CHART_DEFINITIONS["waterfall"].draw(overview)
+    assert [row["system"] for row in find_rows(chart.panels[0], "share", "dash")] == ["dense"]
+    assert "against bm25" in chart.alt
+    assert [row["label"] for row in find_rows(CHART_DEFINITIONS["measures"].draw(overview).panels[0], "label")] == [
         "0.500",
         "0.650",
         "0.600",
@@ -320,7 +330,7 @@ def test_waterfall_chart_without_baseline_uses_first_pair():
 
 
 def test_boxes_chart_has_quartiles_percentiles_and_interval(drawings):
-    row = rows_with(drawings["boxes"].panels[0], "q1")[0]
+    row = find_rows(drawings["boxes"].panels[0], "q1")[0]
     assert row == {
         "system": "dense",
         "p5": -0.085,
@@ -337,7 +347,7 @@ def test_boxes_chart_has_quartiles_percentiles_and_interval(drawings):
 
 
 def test_wins_chart_counts_fill_bar(drawings):
-    rows = [row for row in rows_with(drawings["wins"].panels[0], "begin") if row["system"] == "dense"]
+    rows = [row for row in find_rows(drawings["wins"].panels[0], "begin") if row["system"] == "dense"]
     assert [(row["what"], row["count"], row["begin"], row["end"]) for row in rows] == [
         ("won", 2, 0, 50),
         ("tied", 1, 50, 75),
@@ -347,7 +357,7 @@ def test_wins_chart_counts_fill_bar(drawings):
 
 def test_strata_chart_has_n_and_means(drawings):
     panel = drawings["strata"].panels[0]
-    rows = rows_with(panel, "stratum")
+    rows = find_rows(panel, "stratum")
     assert panel.title == "length"
     assert (rows[1]["stratum"], rows[1]["system"], rows[1]["value"], rows[1]["low"]) == (
         "long (n=3)",
@@ -360,83 +370,87 @@ def test_strata_chart_has_n_and_means(drawings):
 
 
 def test_strata_chart_several_panels_share_one_legend():
-    overview = small()
-    twice = {"length": overview.strata["length"], "also": overview.strata["length"]}
-    drawing = draw_charts(replace(overview, strata=twice))["strata"]
-    assert [texts(render_svg({**one.spec, "width": 300})).count("dense") for one in drawing.panels] == [1, 0]
-    assert texts(render_svg(chart_specification(drawing))).count("dense") == 1
+    overview = make_small_overview()
+    two_tags = {"length": overview.strata["length"], "also": overview.strata["length"]}
+    drawing = draw_charts(replace(overview, strata=two_tags))["strata"]
+    assert [svg_texts(render_svg({**panel.spec, "width": 300})).count("dense") for panel in drawing.panels] == [1, 0]
+    assert svg_texts(render_svg(chart_specification(drawing))).count("dense") == 1
 
 
 def test_strata_chart_many_values_keeps_first_20():
-    overview = small()
-    several = [StratumMeans(str(i), 1, {"bm25": Mean(0.5, 1)}) for i in range(50)]
-    panel = CHART_DEFINITIONS["strata"].draw(replace(overview, strata={"id": several})).panels[0]
+    overview = make_small_overview()
+    strata = [StratumMeans(str(i), 1, {"bm25": Mean(0.5, 1)}) for i in range(50)]
+    panel = CHART_DEFINITIONS["strata"].draw(replace(overview, strata={"id": strata})).panels[0]
     assert panel.title == "id (20 of 50 values)"
-    assert len(rows_with(panel, "stratum")) == 20
+    assert len(find_rows(panel, "stratum")) == 20
 
 
 def test_latency_chart_has_cumulative_share_and_percentiles(drawings):
     panels = drawings["latency"].panels
-    assert [(one.title, one.wide) for one in panels] == [("total", False), ("embed", False)]
+    assert [(panel.title, panel.wide) for panel in panels] == [("total", False), ("embed", False)]
     assert "rerank" not in drawings["latency"].caption
-    line = rows_with(panels[0], "ms", "dash")[0]
+    line = find_rows(panels[0], "ms", "dash")[0]
     assert (line["ms"], line["share"]) == ([1.0, 1.0, 2.0, 2.0], [25, 50, 75, 100])
-    marks = [(row["what"], row["ms"], row["share"]) for row in rows_with(panels[0], "what") if row["system"] == "bm25"]
+    marks = [(row["what"], row["ms"], row["share"]) for row in find_rows(panels[0], "what") if row["system"] == "bm25"]
     assert marks == [("p50", 1.5, 50), ("p90", 2.0, 90), ("p95", 2.0, 95), ("p99", 2.0, 99)]
 
 
 def test_latency_chart_without_times_uses_percentiles():
-    entries = {name: replace(one, times={}) for name, one in small().entries.items()}
-    line = rows_with(CHART_DEFINITIONS["latency"].draw(replace(small(), entries=entries)).panels[0], "ms", "dash")[0]
+    entries = {name: replace(entry, times={}) for name, entry in make_small_overview().entries.items()}
+    line = find_rows(
+        CHART_DEFINITIONS["latency"].draw(replace(make_small_overview(), entries=entries)).panels[0], "ms", "dash"
+    )[0]
     assert (line["ms"], line["share"]) == ([1, 1.5, 2, 2, 2, 2], [0, 50, 90, 95, 99, 100])
 
 
 def test_latency_chart_ignores_zero_times():
-    one = replace(small().entries["bm25"], times={"total": np.array([0.0, 1.0, 2.0, 4.0])})
-    panel = CHART_DEFINITIONS["latency"].draw(replace(small(), entries={"bm25": one})).panels[0]
-    assert rows_with(panel, "ms", "dash")[0]["ms"] == [1.0, 2.0, 4.0]
+    entry = replace(make_small_overview().entries["bm25"], times={"total": np.array([0.0, 1.0, 2.0, 4.0])})
+    panel = CHART_DEFINITIONS["latency"].draw(replace(make_small_overview(), entries={"bm25": entry})).panels[0]
+    assert find_rows(panel, "ms", "dash")[0]["ms"] == [1.0, 2.0, 4.0]
 
 
 def test_stages_chart_sums_to_total_mean(drawings):
-    rows = [row for row in rows_with(drawings["stages"].panels[0], "stage") if row["system"] == "dense"]
+    rows = [row for row in find_rows(drawings["stages"].panels[0], "stage") if row["system"] == "dense"]
     assert [(row["stage"], row["ms"], row["end"]) for row in rows] == [("embed", 1.5, 1.5), ("other", 4.5, 6.0)]
 
 
 def test_stages_chart_partial_stage_is_weighted_by_queries():
-    speed = Speed({"rerank": latency(8.0), "total": latency(2.0, 2.0, 2.0, 10.0)}, 1.0, 4, 0, 0)
-    overview = replace(small(), entries={"bm25": replace(small().entries["bm25"], speed=speed)})
-    rows = rows_with(CHART_DEFINITIONS["stages"].draw(overview).panels[0], "stage")
+    speed = Speed({"rerank": make_latency(8.0), "total": make_latency(2.0, 2.0, 2.0, 10.0)}, 1.0, 4, 0, 0)
+    overview = replace(
+        make_small_overview(), entries={"bm25": replace(make_small_overview().entries["bm25"], speed=speed)}
+    )
+    rows = find_rows(CHART_DEFINITIONS["stages"].draw(overview).panels[0], "stage")
     assert [(row["stage"], row["ms"]) for row in rows] == [("rerank", 2.0), ("other", 2.0)]
 
 
-def history(*, changed: str = "") -> History:
+def make_history(*, changed: str = "") -> History:
     days = [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (1, 3, 5)]
     points = [
         HistoryPoint(day, f"runs/{i}", name, "ndcg@10", Mean(0.5 + i / 10, 10, 0.4, 0.9), changed * (i == 2))
         for i, day in enumerate(days)
-        for name in ("bm25", ODD[1])
+        for name in ("bm25", UNUSUAL_NAMES[1])
     ]
     return History(points)
 
 
 def test_trend_chart_change_breaks_line_with_label():
-    drawing = build_trend_chart(history(changed="5 queries more"))["trend"]
+    drawing = build_trend_chart(make_history(changed="5 queries more"))["trend"]
     panel = drawing.panels[0]
-    mine = [row for row in rows_with(panel, "part") if row["system"] == "bm25"]
-    assert [(row["run"], row["at"], row["value"], row["part"]) for row in mine] == [
+    rows = [row for row in find_rows(panel, "part") if row["system"] == "bm25"]
+    assert [(row["run"], row["at"], row["value"], row["part"]) for row in rows] == [
         (0, "2026-01-01 12:00:00", 0.5, 0),
         (1, "2026-01-03 12:00:00", 0.6, 0),
         (2, "2026-01-05 12:00:00", 0.7, 1),
     ]
-    assert rows_with(panel, "changed") == [{"run": 1.5, "changed": "5 queries more"}]
+    assert find_rows(panel, "changed") == [{"run": 1.5, "changed": "5 queries more"}]
     assert "lines break" in drawing.caption
     assert "bm25 0.700 on 2026-01-05, 0.500 on 2026-01-01, not comparable across 1 break" in drawing.alt
-    assert ODD[1] in texts(render_svg(chart_specification(drawing)))
+    assert UNUSUAL_NAMES[1] in svg_texts(render_svg(chart_specification(drawing)))
 
 
 def test_trend_chart_without_change_has_one_line():
-    drawing = build_trend_chart(history())["trend"]
-    assert {row["part"] for row in rows_with(drawing.panels[0], "part")} == {0}
+    drawing = build_trend_chart(make_history())["trend"]
+    assert {row["part"] for row in find_rows(drawing.panels[0], "part")} == {0}
     assert "lines break" not in drawing.caption
     assert build_trend_chart(History([])) == {}
 
@@ -460,9 +474,9 @@ EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
 def test_trend_chart_labels_runs_by_day_or_utc_time(times, labels):
     points = [HistoryPoint(when, str(i), "bm25", "ndcg@10", Mean(0.5, 9)) for i, when in enumerate(times)]
     drawing = build_trend_chart(History(points[::-1]))["trend"]
-    rows = rows_with(drawing.panels[0], "run")
+    rows = find_rows(drawing.panels[0], "run")
     assert sorted((row["run"], row["folder"]) for row in rows) == [(i, str(i)) for i in range(len(times))]
-    words = texts(render_svg(chart_specification(drawing)))
+    words = svg_texts(render_svg(chart_specification(drawing)))
     assert [word for word in words if re.fullmatch(r"\d\d:\d\d(:\d\d)?|:\d\d|\d{4}-\d\d-\d\d", word)] == [
         *labels,
         *(["2026-11-15"] if ":" in labels[0] else []),
@@ -474,15 +488,15 @@ def test_trend_chart_systems_of_one_run_share_step():
     points = [
         HistoryPoint(EVENING + timedelta(minutes=i), "a", name, "ndcg@10", Mean(0.5, 9)) for i, name in enumerate("xyz")
     ]
-    assert {row["run"] for row in rows_with(build_trend_chart(History(points))["trend"].panels[0], "run")} == {0}
+    assert {row["run"] for row in find_rows(build_trend_chart(History(points))["trend"].panels[0], "run")} == {0}
 
 
 # Missing values
 
 
 def test_draw_charts_means_only_draws_measures_chart():
-    overview = small()
-    entries = {name: SystemSummary(name, one.means) for name, one in overview.entries.items()}
+    overview = make_small_overview()
+    entries = {name: SystemSummary(name, entry.means) for name, entry in overview.entries.items()}
     assert list(draw_charts(Overview("means", entries, overview.measures))) == ["measures"]
 
 
@@ -501,42 +515,42 @@ def test_captions_name_intervals_stars_and_baseline(drawings):
 
 
 def test_captions_omit_missing_elements():
-    overview = small()
-    bare = {
-        name: SystemSummary(name, {m: Mean(mean.value, mean.n) for m, mean in one.means.items()}, speed=one.speed)
-        for name, one in overview.entries.items()
+    overview = make_small_overview()
+    entries = {
+        name: SystemSummary(name, {m: Mean(mean.value, mean.n) for m, mean in entry.means.items()}, speed=entry.speed)
+        for name, entry in overview.entries.items()
     }
-    strata = {"length": [StratumMeans("long", 3, {name: Mean(0.5, 3) for name in bare})]}
-    found = draw_charts(Overview("means", bare, overview.measures, strata=strata))
-    assert found["measures"].caption == "Bars are means."
-    for drawing in found.values():
+    strata = {"length": [StratumMeans("long", 3, {name: Mean(0.5, 3) for name in entries})]}
+    charts = draw_charts(Overview("means", entries, overview.measures, strata=strata))
+    assert charts["measures"].caption == "Bars are means."
+    for drawing in charts.values():
         assert not re.search("interval|star|dashed|baseline", drawing.caption), drawing.title
-    alone = draw_charts(Overview("one", {"bm25": overview.entries["bm25"]}, ["ndcg@10"], baseline="bm25"))
-    assert alone["measures"].caption == "Bars are means with 95% intervals."
-    assert not [one for one in alone["measures"].panels[0].spec["layer"] if one["mark"].get("strokeDash")]
-    assert "stepped" not in alone["quality_latency"].caption
+    single_system = draw_charts(Overview("one", {"bm25": overview.entries["bm25"]}, ["ndcg@10"], baseline="bm25"))
+    assert single_system["measures"].caption == "Bars are means with 95% intervals."
+    assert not [layer for layer in single_system["measures"].panels[0].spec["layer"] if layer["mark"].get("strokeDash")]
+    assert "stepped" not in single_system["quality_latency"].caption
 
 
 def test_waterfall_caption_follows_lower_is_better(drawings):
     assert "a line is above 0 the system is better than bm25" in drawings["waterfall"].caption
-    overview = small()
-    row = comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
-    sketch = CHART_DEFINITIONS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
-    assert "a line is below 0 the system is better than bm25" in sketch.caption
+    overview = make_small_overview()
+    row = make_comparison("dense", [0.5, 0.2, 0.0, -0.1], lower_is_better=True)
+    chart = CHART_DEFINITIONS["waterfall"].draw(replace(overview, compared=replace(overview.compared, rows=[row])))
+    assert "a line is below 0 the system is better than bm25" in chart.caption
 
 
 def test_latency_caption_rerank_stage_includes_fusion():
-    assert "rerank includes fusion" in CHART_DEFINITIONS["latency"].draw(many(["bm25", "dense"])).caption
+    assert "rerank includes fusion" in CHART_DEFINITIONS["latency"].draw(make_large_overview(["bm25", "dense"])).caption
 
 
 def test_measures_chart_limits_panels_and_names_rest():
-    overview = small()
+    overview = make_small_overview()
     names = [f"m@{k}" for k in range(1, 15)]
-    entries = {name: replace(one, means={m: Mean(0.5, 4) for m in names}) for name, one in overview.entries.items()}
-    sketch = CHART_DEFINITIONS["measures"].draw(replace(overview, entries=entries, measures=names))
-    assert [one.title for one in sketch.panels] == [*names[:11], "p95 ms (log scale, lower is better)"]
-    assert sketch.caption.endswith("not drawn: m@12, m@13 and m@14.")
-    untimed = {name: replace(one, speed=None) for name, one in entries.items()}
+    entries = {name: replace(entry, means={m: Mean(0.5, 4) for m in names}) for name, entry in overview.entries.items()}
+    chart = CHART_DEFINITIONS["measures"].draw(replace(overview, entries=entries, measures=names))
+    assert [panel.title for panel in chart.panels] == [*names[:11], "p95 ms (log scale, lower is better)"]
+    assert chart.caption.endswith("not drawn: m@12, m@13 and m@14.")
+    untimed = {name: replace(entry, speed=None) for name, entry in entries.items()}
     assert len(CHART_DEFINITIONS["measures"].draw(replace(overview, entries=untimed, measures=names[:12])).panels) == 12
 
 
@@ -546,54 +560,58 @@ def test_draw_charts_empty_overview_returns_empty():
 
 
 def test_draw_charts_without_query_differences_omits_waterfall():
-    overview = small()
+    overview = make_small_overview()
     rows = [replace(row, moved=()) for row in overview.compared]
-    found = draw_charts(replace(overview, compared=replace(overview.compared, rows=rows)))
-    assert "wins" in found
-    assert not {"waterfall", "boxes"} & set(found)
+    charts = draw_charts(replace(overview, compared=replace(overview.compared, rows=rows)))
+    assert "wins" in charts
+    assert not {"waterfall", "boxes"} & set(charts)
 
 
 @pytest.mark.parametrize("library", ["altair", "vl_convert"])
 def test_charts_missing_library_raises_missing_extra(library, monkeypatch, drawings):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra, match=r"pip install .*\[report\]"):
-        draw_charts(small()) if library == "altair" else render_svg(chart_specification(drawings["wins"]))
+        draw_charts(make_small_overview()) if library == "altair" else render_svg(chart_specification(drawings["wins"]))
 
 
 # Escaping of names
 
 
-@pytest.mark.parametrize("overview", [small(("bm25", ODD[1], ODD[3])), many(["bm25", *ODD])], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "overview",
+    [make_small_overview(("bm25", UNUSUAL_NAMES[1], UNUSUAL_NAMES[3])), make_large_overview(["bm25", *UNUSUAL_NAMES])],
+    ids=["3 systems", "8 systems"],
+)
 def test_charts_system_names_are_text_and_not_in_expressions(overview):
     import vl_convert
 
-    found = draw_charts(overview)
-    assert set(found) == set(CHART_DEFINITIONS) - {"panels"}
+    charts = draw_charts(overview)
+    assert set(charts) == set(CHART_DEFINITIONS) - {"panels"}
     names = [name for name in overview.systems if name != "bm25"]
-    for kind, drawing in found.items():
+    for chart_name, drawing in charts.items():
         spec = chart_specification(drawing)
-        written = "\n".join(expressions(vl_convert.vegalite_to_vega(spec)))
-        assert "datum" in written
-        words = "\n".join(texts(render_svg(spec))).replace("\u200b", "")
+        code = "\n".join(vega_expressions(vl_convert.vegalite_to_vega(spec)))
+        assert "datum" in code
+        svg_text = "\n".join(svg_texts(render_svg(spec))).replace("\u200b", "")
         for name in names:
-            assert name not in written, kind
-            assert json.dumps(name)[1:-1] not in written, kind
-            assert name.replace("\x01", "\ufffd")[:12] in words, kind
+            assert name not in code, chart_name
+            assert json.dumps(name)[1:-1] not in code, chart_name
+            assert name.replace("\x01", "\ufffd")[:12] in svg_text, chart_name
 
 
-def expressions(value, key=""):
+def vega_expressions(value, key=""):
     if isinstance(value, dict):
-        for name, one in value.items():
-            yield from expressions(one, name)
+        for name, item in value.items():
+            yield from vega_expressions(item, name)
     elif isinstance(value, list):
-        for one in value:
-            yield from expressions(one, key)
+        for item in value:
+            yield from vega_expressions(item, key)
     elif isinstance(value, str) and key in ("expr", "signal", "update", "test", "init", "events", "field", "as"):
         yield value
 
 
 def test_chart_specifications_are_json_without_nan_or_urls(drawings):
-    for drawing in [*drawings.values(), build_trend_chart(history())["trend"]]:
+    for drawing in [*drawings.values(), build_trend_chart(make_history())["trend"]]:
         for spec in [*(panel.spec for panel in drawing.panels), chart_specification(drawing)]:
             text = json.dumps({key: value for key, value in spec.items() if key != "$schema"}, allow_nan=False)
             assert "://" not in text
@@ -604,15 +622,15 @@ def test_chart_specifications_are_json_without_nan_or_urls(drawings):
 # Colours and labels
 
 
-def luminance(colour: str) -> float:
+def compute_luminance(colour: str) -> float:
     """Compute the relative luminance of an sRGB colour as in WCAG 2."""
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+def compute_contrast(first: str, second: str) -> float:
+    light, dark = sorted((compute_luminance(first), compute_luminance(second)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
 
@@ -620,16 +638,18 @@ def contrast(one: str, other: str) -> float:
     "colour", sorted({*PALETTE, NEUTRAL_COLOUR, WIN_COLOUR, TIE_COLOUR, LOSS_COLOUR, *STAGE_COLOURS.values()})
 )
 def test_palette_colours_contrast_with_white_and_dark(colour):
-    assert contrast(colour, "#ffffff") >= 3
-    assert contrast(colour, "#16181d") >= 3
+    assert compute_contrast(colour, "#ffffff") >= 3
+    assert compute_contrast(colour, "#16181d") >= 3
 
 
 def test_win_tie_loss_colours_contrast_with_white_text():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert min(contrast(one, "#ffffff") for one in (WIN_COLOUR, TIE_COLOUR, LOSS_COLOUR)) >= 4.5
+    assert compute_contrast("#000000", "#ffffff") == pytest.approx(21)
+    assert min(compute_contrast(colour, "#ffffff") for colour in (WIN_COLOUR, TIE_COLOUR, LOSS_COLOUR)) >= 4.5
 
 
-@pytest.mark.parametrize("overview", [small(), many(["bm25", "dense"])], ids=["small", "many"])
+@pytest.mark.parametrize(
+    "overview", [make_small_overview(), make_large_overview(["bm25", "dense"])], ids=["3 systems", "2 systems"]
+)
 def test_chart_text_uses_text_colour_with_sufficient_contrast(overview):
     drawings = draw_charts(overview)
     styles = {
@@ -644,9 +664,9 @@ def test_chart_text_uses_text_colour_with_sufficient_contrast(overview):
     style = (files("ragauge.output") / "templates" / "page.css").read_text()
     inks, papers = (re.findall(rf"{name}: (#[0-9a-f]{{6}})", style) for name in ("--ink", "--paper"))
     assert len(set(papers)) == 2  # light and dark mode
-    assert all(contrast(ink, paper) >= 4.5 for ink, paper in zip(inks, papers, strict=False))
+    assert all(compute_contrast(ink, paper) >= 4.5 for ink, paper in zip(inks, papers, strict=False))
     config = chart_specification(drawings["curves"])["config"]
-    assert contrast(config["style"]["words"]["color"], config["background"]) >= 4.5
+    assert compute_contrast(config["style"]["words"]["color"], config["background"]) >= 4.5
     assert config["style"]["halo"]["stroke"] == config["background"]
 
 
@@ -657,12 +677,12 @@ def test_place_labels_avoids_marks_lines_and_labels():
         LabelledMark("best", 240, 40, 10, 70),
     ]
     lines = [PlotBox(30, 148, 240, 152), PlotBox(238, 40, 242, 150)]
-    boxes = [spot.box(mark) for mark, spot in zip(marks, place_labels(marks, lines, 260, 300), strict=True)]
-    for (one, box), (_, other) in itertools.permutations(zip(marks, boxes, strict=True), 2):
-        assert not box.meets(other), one.name
+    boxes = [position.box(mark) for mark, position in zip(marks, place_labels(marks, lines, 260, 300), strict=True)]
+    for (own_mark, box), (_, other) in itertools.permutations(zip(marks, boxes, strict=True), 2):
+        assert not box.meets(other), own_mark.name
     for i, box in enumerate(boxes):
-        others = [thing for mark in (*marks[:i], *marks[i + 1 :]) for thing, _ in mark.boxes]
-        assert not any(box.meets(thing) for thing in [*lines, *others]), marks[i].name
+        others = [obstacle for mark in (*marks[:i], *marks[i + 1 :]) for obstacle, _ in mark.boxes]
+        assert not any(box.meets(obstacle) for obstacle in [*lines, *others]), marks[i].name
         assert 0 <= box.left < box.right <= 260
 
 
@@ -672,26 +692,33 @@ def test_axis_end_labels_are_centred_on_ticks(drawings):
     assert [node.get("text-anchor") for node in ends] == ["middle"]
 
 
-@pytest.mark.parametrize("overview", [small(), many([f"system {i}" for i in range(9)])], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "overview",
+    [make_small_overview(), make_large_overview([f"system {i}" for i in range(9)])],
+    ids=["3 systems", "9 systems"],
+)
 @pytest.mark.slow
 def test_chart_specifications_give_no_vega_lite_warnings(overview, capfd):
     import altair
     import vl_convert
 
-    for drawing in [*draw_charts(overview).values(), build_trend_chart(history(changed="5 queries more"))["trend"]]:
-        for one in drawing.panels:
-            assert altair.LayerChart.from_dict(one.spec, validate=True)
-        for spec in [*({**one.spec, "width": 300} for one in drawing.panels), chart_specification(drawing)]:
+    for drawing in [
+        *draw_charts(overview).values(),
+        build_trend_chart(make_history(changed="5 queries more"))["trend"],
+    ]:
+        for panel in drawing.panels:
+            assert altair.LayerChart.from_dict(panel.spec, validate=True)
+        for spec in [*({**panel.spec, "width": 300} for panel in drawing.panels), chart_specification(drawing)]:
             assert vl_convert.vegalite_to_vega(spec, show_warnings=True)["marks"]
     assert "WARN" not in "".join(capfd.readouterr())
 
 
 def test_system_styles_are_distinct_for_30_systems():
     names = [str(i) for i in range(30)]
-    cast = SystemStyles(names, "0")
-    assert cast.colours[0] == NEUTRAL_COLOUR
-    assert len(set(cast.colours[:12])) == 12
-    assert len(set(zip(cast.colours, cast.shapes, cast.dashes.values(), strict=True))) == 30
+    styles = SystemStyles(names, "0")
+    assert styles.colours[0] == NEUTRAL_COLOUR
+    assert len(set(styles.colours[:12])) == 12
+    assert len(set(zip(styles.colours, styles.shapes, styles.dashes.values(), strict=True))) == 30
 
 
 def test_charts_use_same_colour_per_system(drawings):
@@ -732,7 +759,7 @@ def test_page_stylesheet_matches_svg_classes(drawings):
 def test_render_svg_has_title_names_stars_and_description(drawings):
     drawing = drawings["measures"]
     svg = render_svg(chart_specification(drawing))
-    words = texts(svg)
+    words = svg_texts(svg)
     assert {"Measure by measure", "ndcg@10", "bm25", "dense", "slow", "0.650 ***", "0.600 ns"} <= set(words)
     root = ElementTree.fromstring(svg)
     assert root.find("{http://www.w3.org/2000/svg}desc").text == drawing.alt
@@ -742,37 +769,37 @@ def test_render_svg_has_title_names_stars_and_description(drawings):
 @pytest.mark.parametrize("width", [360, 760])
 def test_render_png_has_requested_width(width, drawings):
     for name, drawing in drawings.items():
-        got, _ = struct.unpack(">II", render_png(chart_specification(drawing, width), scale=1)[16:24])
-        assert got <= width + 40, name
+        actual, _ = struct.unpack(">II", render_png(chart_specification(drawing, width), scale=1)[16:24])
+        assert actual <= width + 40, name
     assert render_png(chart_specification(drawings["wins"]), scale=2)[:8] == b"\x89PNG\r\n\x1a\n"
 
 
 def test_draw_charts_one_system_draws_five_charts():
-    entries = {"bm25": small().entries["bm25"]}
-    overview = Overview("one", entries, ["ndcg@10"], curves=small().curves)
-    found = draw_charts(overview)
-    assert list(found) == ["quality_latency", "measures", "curves", "latency", "stages"]
-    for name, drawing in found.items():
-        assert "bm25" in "".join(texts(render_svg(chart_specification(drawing)))), name
+    entries = {"bm25": make_small_overview().entries["bm25"]}
+    overview = Overview("one", entries, ["ndcg@10"], curves=make_small_overview().curves)
+    charts = draw_charts(overview)
+    assert list(charts) == ["quality_latency", "measures", "curves", "latency", "stages"]
+    for name, drawing in charts.items():
+        assert "bm25" in "".join(svg_texts(render_svg(chart_specification(drawing)))), name
 
 
 def test_draw_charts_twelve_systems_are_named_in_svg():
-    overview = many([f"system {i}" for i in range(12)])
+    overview = make_large_overview([f"system {i}" for i in range(12)])
     assert len(overview.systems) > MAX_LABELLED_SYSTEMS
     for name, drawing in draw_charts(overview).items():
-        words = texts(render_svg(chart_specification(drawing)))
+        words = svg_texts(render_svg(chart_specification(drawing)))
         assert {f"system {i}" for i in range(1, 12)} <= set(words), name
 
 
 def test_draw_charts_10000_queries_are_downsampled_with_extremes():
-    overview = many([f"system {i}" for i in range(5)], 10_000)
-    found = draw_charts(overview)
-    size = sum(len(json.dumps(panel.spec)) for drawing in found.values() for panel in drawing.panels)
+    overview = make_large_overview([f"system {i}" for i in range(5)], 10_000)
+    charts = draw_charts(overview)
+    size = sum(len(json.dumps(panel.spec)) for drawing in charts.values() for panel in drawing.panels)
     assert size < 200_000
-    line = rows_with(found["waterfall"].panels[0], "share", "dash")[0]
-    differences = [one.difference for one in overview.compared.rows[0].moved]
+    line = find_rows(charts["waterfall"].panels[0], "share", "dash")[0]
+    differences = [change.difference for change in overview.compared.rows[0].moved]
     assert len(line["share"]) == 400
     assert line["difference"][0] == pytest.approx(max(differences), rel=1e-3)
     assert line["difference"][-1] == pytest.approx(min(differences), rel=1e-3)
-    for panel in found["latency"].panels:
-        assert max(len(row["ms"]) for row in rows_with(panel, "ms", "dash")) == 120
+    for panel in charts["latency"].panels:
+        assert max(len(row["ms"]) for row in find_rows(panel, "ms", "dash")) == 120

@@ -20,56 +20,56 @@ from ragauge.compute import executors
 from ragauge.compute.executors import map_ordered, worker_count
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
 from waiting import PATIENCE_S
-from worker_tasks import Summing, broken, deadly, the_pid, touch
+from worker_tasks import SumNumbers, get_pid, kill_on_two, raise_on_three, touch
 
 
-def expected(size: int, parts: int) -> list[float]:
+def compute_sums(size: int, parts: int) -> list[float]:
     return [size * (size - 1) / 2 + part for part in range(parts)]
 
 
 def test_map_ordered_threads_return_ordered_results_and_share_task():
-    work = Summing(10)
-    seen = set()
+    task = SumNumbers(10)
+    task_ids = set()
 
-    def noting(part: int) -> float:
-        seen.add(id(work))
-        return work(part)
+    def add_and_note(part: int) -> float:
+        task_ids.add(id(task))
+        return task(part)
 
     with ThreadPoolExecutor(3) as pool:
-        assert list(map_ordered(pool, noting, range(50))) == expected(10, 50)
-    assert seen == {id(work)}
+        assert list(map_ordered(pool, add_and_note, range(50))) == compute_sums(10, 50)
+    assert task_ids == {id(task)}
 
 
 def test_map_ordered_processes_return_ordered_results():
     with ProcessPoolExecutor(2) as pool:
-        assert list(map_ordered(pool, Summing(1000), range(20))) == expected(1000, 20)
-        assert os.getpid() not in set(map_ordered(pool, the_pid, range(8)))
+        assert list(map_ordered(pool, SumNumbers(1000), range(20))) == compute_sums(1000, 20)
+        assert os.getpid() not in set(map_ordered(pool, get_pid, range(8)))
 
 
 def test_map_ordered_ahead_limits_consumed_items():
-    taken = []
-    gate = threading.Event()
+    consumed = []
+    started = threading.Event()
 
-    def parts():
+    def generate_parts():
         for part in range(100):
-            taken.append(part)
+            consumed.append(part)
             yield part
 
-    def waiting(part: int) -> int:
-        gate.wait(10)
+    def wait_for_start(part: int) -> int:
+        started.wait(10)
         return part
 
     with ThreadPoolExecutor(2) as pool:
-        results = map_ordered(pool, waiting, parts(), ahead=3)
-        threading.Timer(0.2, gate.set).start()
+        results = map_ordered(pool, wait_for_start, generate_parts(), ahead=3)
+        threading.Timer(0.2, started.set).start()
         assert next(results) == 0
-        assert len(taken) == 6
+        assert len(consumed) == 6
         results.close()
 
 
 def test_map_ordered_error_of_item_is_raised_unchanged():
     with ProcessPoolExecutor(2) as pool:
-        results = map_ordered(pool, broken, range(1000))
+        results = map_ordered(pool, raise_on_three, range(1000))
         assert [next(results) for _ in range(3)] == [0, 1, 2]
         with pytest.raises(BadInput, match=r"run\.txt:7: no good") as caught:
             next(results)
@@ -85,9 +85,9 @@ def test_map_ordered_error_of_item_is_raised_unchanged():
     ],
 )
 def test_errors_survive_pickling(error):
-    there = pickle.loads(pickle.dumps(error))
-    assert type(there) is type(error)
-    assert (str(there), there.__dict__) == (str(error), error.__dict__)
+    unpickled = pickle.loads(pickle.dumps(error))
+    assert type(unpickled) is type(error)
+    assert (str(unpickled), unpickled.__dict__) == (str(error), error.__dict__)
 
 
 def test_map_ordered_lost_process_raises_backend_failed():
@@ -95,7 +95,7 @@ def test_map_ordered_lost_process_raises_backend_failed():
         ProcessPoolExecutor(2) as pool,
         pytest.raises(BackendFailed, match="a process of the executor ended") as caught,
     ):
-        list(map_ordered(pool, deadly, range(5)))
+        list(map_ordered(pool, kill_on_two, range(5)))
     assert "Dask" in str(caught.value.hint)
 
 
@@ -106,8 +106,8 @@ def test_map_ordered_unpicklable_function_raises():
 
 def test_map_ordered_cluster_returns_ordered_results(workers):
     assert worker_count(workers.executor) == 2
-    assert list(map_ordered(workers.executor, Summing(1000), range(30))) == expected(1000, 30)
-    assert len(set(map_ordered(workers.executor, the_pid, range(20)))) == 2
+    assert list(map_ordered(workers.executor, SumNumbers(1000), range(30))) == compute_sums(1000, 30)
+    assert len(set(map_ordered(workers.executor, get_pid, range(20)))) == 2
 
 
 def test_map_ordered_cluster_accepts_large_arrays(workers):
@@ -117,16 +117,16 @@ def test_map_ordered_cluster_accepts_large_arrays(workers):
 
 @pytest.mark.parametrize("victims", [1, 2])
 def test_map_ordered_cluster_killed_workers_lose_no_results(workers, victims):
-    results = map_ordered(workers.executor, Summing(1000, seconds=0.02), range(60))
-    found = [next(results) for _ in range(4)]
+    results = map_ordered(workers.executor, SumNumbers(1000, seconds=0.02), range(60))
+    sums = [next(results) for _ in range(4)]
     assert workers.kill(victims) == victims
-    found += list(results)
-    assert found == expected(1000, 60)
+    sums += list(results)
+    assert sums == compute_sums(1000, 60)
 
 
 def test_map_ordered_cluster_item_that_kills_workers_raises(workers):
     with pytest.raises(BackendFailed, match=r"ended the workers that ran it|was lost"):
-        list(map_ordered(workers.executor, deadly, [2]))
+        list(map_ordered(workers.executor, kill_on_two, [2]))
 
 
 @pytest.mark.parametrize(
@@ -165,30 +165,30 @@ def test_map_ordered_shut_down_executor_raises():
 
 def test_map_ordered_large_task_uses_private_temporary_file(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    seen = []
+    observed = []
     with ProcessPoolExecutor(2) as pool:
-        for found in map_ordered(pool, Summing(300_000), range(12)):
-            seen.append((found, [file.stat().st_mode & 0o777 for file in tmp_path.glob("ragauge-*")]))
-    assert [found for found, _ in seen] == expected(300_000, 12)
-    assert seen[0][1] == [0o600]
+        for result in map_ordered(pool, SumNumbers(300_000), range(12)):
+            observed.append((result, [file.stat().st_mode & 0o777 for file in tmp_path.glob("ragauge-*")]))
+    assert [result for result, _ in observed] == compute_sums(300_000, 12)
+    assert observed[0][1] == [0o600]
     gc.collect()
     assert not list(tmp_path.glob("ragauge-*"))
 
 
 def test_pickle_task_cache_keeps_latest_tasks():
-    packed = [executors.pickle_task(Summing(n)) for n in (2, 3, 4, 5)]
-    assert [one(0) for one in [*packed, packed[0]]] == [1.0, 3.0, 6.0, 10.0, 1.0]
-    assert list(executors._UNPICKLED_TASKS)[-2:] == [packed[3].name, packed[0].name]
+    tasks = [executors.pickle_task(SumNumbers(n)) for n in (2, 3, 4, 5)]
+    assert [task(0) for task in [*tasks, tasks[0]]] == [1.0, 3.0, 6.0, 10.0, 1.0]
+    assert list(executors._UNPICKLED_TASKS)[-2:] == [tasks[3].name, tasks[0].name]
     assert len(executors._UNPICKLED_TASKS) == executors.MAX_UNPICKLED_TASKS
 
 
 def test_map_ordered_spawned_pool_shuts_down_with_original(tmp_path):
-    mark = tmp_path / "ready"
-    with ProcessPoolExecutor(2, initializer=touch, initargs=(str(mark),)) as pool:
+    ready_file = tmp_path / "ready"
+    with ProcessPoolExecutor(2, initializer=touch, initargs=(str(ready_file),)) as pool:
         assert list(map_ordered(pool, abs, [-1, -2])) == [1, 2]
-        instead = executors._SPAWNED_POOLS[pool]
-    assert mark.exists()
-    assert instead._shutdown_thread
+        spawned_pool = executors._SPAWNED_POOLS[pool]
+    assert ready_file.exists()
+    assert spawned_pool._shutdown_thread
     with pytest.raises(BackendFailed, match="shut down"):
         list(map_ordered(pool, abs, [-1]))
 
@@ -207,9 +207,9 @@ def test_map_ordered_accepts_dask_client(workers):
 def test_dask_cluster_interrupt_prints_one_traceback(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import ragauge\nfrom worker_tasks import Summing\nfrom ragauge.compute.executors import map_ordered\n"
+        "import ragauge\nfrom worker_tasks import SumNumbers\nfrom ragauge.compute.executors import map_ordered\n"
         "if __name__ == '__main__':\n    with ragauge.dask_cluster('local:2') as executor:\n"
-        "        for value in map_ordered(executor, Summing(10, 0.2), range(10_000)):\n"
+        "        for value in map_ordered(executor, SumNumbers(10, 0.2), range(10_000)):\n"
         "            print(value, flush=True)\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "helpers")}
@@ -224,7 +224,7 @@ def test_dask_cluster_interrupt_prints_one_traceback(tmp_path):
     assert process.stdout is not None
     assert process.stdout.readline() == "45.0\n"  # the first result; the workers still compute the others
     os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=PATIENCE_S)
+    _, stderr = process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
-    assert said.count("Traceback") == 1  # the traceback of the script; the workers print none
-    assert said.rstrip().endswith("KeyboardInterrupt")
+    assert stderr.count("Traceback") == 1  # the traceback of the script; the workers print none
+    assert stderr.rstrip().endswith("KeyboardInterrupt")

@@ -34,9 +34,9 @@ def interrupt(*reports: Progress, resume_hint: str = "") -> None:
 
 
 def test_show_progress_interrupted_names_step_and_exits_with_130(capsys):
-    with pytest.raises(typer.Exit) as stopped:
+    with pytest.raises(typer.Exit) as caught:
         interrupt(Progress("insert", 3, 10, "faiss"), resume_hint="rows are saved in out")
-    assert stopped.value.exit_code == 130
+    assert caught.value.exit_code == 130
     assert capsys.readouterr().err == "\nstopped at faiss: insert (3 of 10); rows are saved in out\n"
 
 

@@ -31,7 +31,7 @@ HELPERS = {"PYTHONPATH": str(Path(__file__).parents[1] / "helpers")}
 LIMITS = WorkerLimits(120.0, environment=HELPERS)
 
 
-def wait_for(condition) -> bool:
+def wait_until(condition) -> bool:
     return any(condition() or time.sleep(0.05) for _ in range(1200))
 
 
@@ -88,12 +88,12 @@ def test_worker_ends_with_a_killed_parent(tmp_path):
         f"s = WorkerService('worker_functions:serve', {str(tmp_path / 'pid')!r}, WorkerLimits(120.0))\n"
         "print(s.read_address(), flush=True); import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     )
-    done = subprocess.run(
+    parent = subprocess.run(
         [sys.executable, "-c", code], check=False, capture_output=True, text=True, env=os.environ | HELPERS
     )
-    assert done.stdout == "http://127.0.0.1:1\n", done.stderr
+    assert parent.stdout == "http://127.0.0.1:1\n", parent.stderr
     pid = int((tmp_path / "pid").read_text())
-    assert wait_for(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    assert wait_until(lambda: not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
 
 
 def test_worker_service_serves_until_it_is_closed(tmp_path):

@@ -17,7 +17,7 @@ from ragauge.core.errors import BadInput
 from ragauge.files.scores import read_scores
 
 FORMULAS = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", "\t=1", "'=1", "''=1"]
-PLAIN = ["q1", "-5", "+1.5", "-0.5", "1e-5", "-id", "'tis", "a=b", ""]
+PLAIN_CELLS = ["q1", "-5", "+1.5", "-0.5", "1e-5", "-id", "'tis", "a=b", ""]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
@@ -25,7 +25,7 @@ def test_neutralise_cell_formula_gets_apostrophe(text):
     assert neutralise_cell(text) == f"'{text}"
 
 
-@pytest.mark.parametrize("text", PLAIN)
+@pytest.mark.parametrize("text", PLAIN_CELLS)
 def test_neutralise_cell_keeps_numbers_and_plain_ids(text):
     assert neutralise_cell(text) == restore_cell(text) == text
 
@@ -39,68 +39,70 @@ def test_cli_evaluate_csv_neutralises_formulas_and_is_readable(tmp_path):
     (tmp_path / "qrels.txt").write_text("=1+1 0 d 1\n-5 0 d 1\n")
     (tmp_path / "a.run").write_text("=1+1 Q0 d 1 1 a\n-5 Q0 x 1 1 a\n")
     ragauge = command_in(tmp_path)
-    told = ragauge("evaluate", "qrels.txt", "a.run", "-m", "mrr", "--csv", "-q").stdout
-    assert [line.split(",")[1] for line in told.splitlines()] == ["query", "'=1+1", "-5"]
-    (tmp_path / "scores.csv").write_text(told)
-    known, _ = read_scores(str(tmp_path / "scores.csv"))
-    assert known["a"].queries == ["=1+1", "-5"]
+    output = ragauge("evaluate", "qrels.txt", "a.run", "-m", "mrr", "--csv", "-q").stdout
+    assert [line.split(",")[1] for line in output.splitlines()] == ["query", "'=1+1", "-5"]
+    (tmp_path / "scores.csv").write_text(output)
+    scores, _ = read_scores(str(tmp_path / "scores.csv"))
+    assert scores["a"].queries == ["=1+1", "-5"]
 
 
-def in_terminal(words: list[str], cwd) -> bytes:
+def run_in_terminal(arguments: list[str], cwd) -> bytes:
     """Run a command whose standard output is a terminal."""
-    ours, theirs = pty.openpty()
+    parent_end, child_end = pty.openpty()
     code = "from ragauge.cli import main; main()"
     env = {**os.environ, "NO_COLOR": "1", "TERM": "xterm"}
-    process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=theirs, stderr=theirs, cwd=cwd, env=env)
-    os.close(theirs)
-    told = b""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *arguments], stdout=child_end, stderr=child_end, cwd=cwd, env=env
+    )
+    os.close(child_end)
+    output = b""
     while True:
         try:
-            data = os.read(ours, 4096)
+            data = os.read(parent_end, 4096)
         except OSError:  # the terminal is closed when the process ends
             break
         if not data:
             break
-        told += data
-    os.close(ours)
-    assert process.wait() == 0, told
-    return told
+        output += data
+    os.close(parent_end)
+    assert process.wait() == 0, output
+    return output
 
 
-@pytest.mark.parametrize("form", ["--csv", "--format=trec_eval", "--json"])
+@pytest.mark.parametrize("option", ["--csv", "--format=trec_eval", "--json"])
 @pytest.mark.slow
-def test_cli_evaluate_terminal_output_escapes_ids(form, tmp_path):
+def test_cli_evaluate_terminal_output_escapes_ids(option, tmp_path):
     (tmp_path / "qrels.txt").write_bytes(b"q\x1b]0;title\x07\xc2\x9b31m 0 d 1\n")
     (tmp_path / "a.run").write_bytes(b"q\x1b]0;title\x07\xc2\x9b31m Q0 d 1 1 a\n")
-    told = in_terminal(["evaluate", "qrels.txt", "a.run", "-m", "map", "-q", form], tmp_path)
-    assert b"\x1b]0;" not in told
-    assert b"\xc2\x9b" not in told
-    piped = command_in(tmp_path)("evaluate", "qrels.txt", "a.run", "-m", "map", "-q", form).stdout
-    if form != "--json":
+    output = run_in_terminal(["evaluate", "qrels.txt", "a.run", "-m", "map", "-q", option], tmp_path)
+    assert b"\x1b]0;" not in output
+    assert b"\xc2\x9b" not in output
+    piped = command_in(tmp_path)("evaluate", "qrels.txt", "a.run", "-m", "map", "-q", option).stdout
+    if option != "--json":
         assert "\x1b]0;title\x07\x9b31m" in piped  # a pipe gets the unchanged ids
 
 
-IDS = ['q"1"', '"q2"', "it's", '""', 'a"b', "d,4", "=1", "-x"]
+QUOTED_IDS = ['q"1"', '"q2"', "it's", '""', 'a"b', "d,4", "=1", "-x"]
 
 
-@pytest.mark.parametrize("ending", ["tsv", "csv", "jsonl", "json", "parquet", "beir/"])
+@pytest.mark.parametrize("extension", ["tsv", "csv", "jsonl", "json", "parquet", "beir/"])
 @pytest.mark.slow
-def test_cli_convert_quoted_ids_round_trip(ending, tmp_path):
+def test_cli_convert_quoted_ids_round_trip(extension, tmp_path):
     ragauge = command_in(tmp_path)
-    rows = [f"{query} 0 {doc} 1\n" for query in IDS for doc in IDS]
+    rows = [f"{query} 0 {doc} 1\n" for query in QUOTED_IDS for doc in QUOTED_IDS]
     (tmp_path / "qrels.txt").write_text("".join(rows))
-    out = ending if ending.endswith("/") else f"out.{ending}"
+    out = extension if extension.endswith("/") else f"out.{extension}"
     ragauge("convert", "qrels.txt", out, "--kind", "qrels")
     ragauge("convert", out, "back.txt", "--kind", "qrels")
     assert sorted((tmp_path / "back.txt").read_text().splitlines(keepends=True)) == sorted(rows)
-    if ending.endswith("/"):
+    if extension.endswith("/"):
         return
-    runs = [f"{query} Q0 {doc} {i + 1} {10.5 - i} t\n" for query in IDS for i, doc in enumerate(IDS)]
+    runs = [f"{query} Q0 {doc} {i + 1} {10.5 - i} t\n" for query in QUOTED_IDS for i, doc in enumerate(QUOTED_IDS)]
     (tmp_path / "a.run").write_text("".join(runs))
-    ragauge("convert", "a.run", f"run.{ending}", "--kind", "run")
-    ragauge("convert", f"run.{ending}", "back.run", "--kind", "run")
-    back = [line.rsplit(" ", 1)[0] for line in (tmp_path / "back.run").read_text().splitlines()]
-    assert sorted(back) == sorted(line.rsplit(" ", 1)[0] for line in runs)
+    ragauge("convert", "a.run", f"run.{extension}", "--kind", "run")
+    ragauge("convert", f"run.{extension}", "back.run", "--kind", "run")
+    converted = [line.rsplit(" ", 1)[0] for line in (tmp_path / "back.run").read_text().splitlines()]
+    assert sorted(converted) == sorted(line.rsplit(" ", 1)[0] for line in runs)
 
 
 def test_bad_input_message_truncates_quoted_value():

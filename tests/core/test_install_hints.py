@@ -19,17 +19,17 @@ OTHER_INSTALL_HINTS = {"core/errors.py", "core/graphs.py"}
 """The mechanism itself, and networkx, which is no extra."""
 
 
-def missing_extras():
+def find_missing_extras():
     """Yield the file and the extra of every `MissingExtra(…)` with a literal extra."""
     for path in SOURCE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            called = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "MissingExtra"
-            if called and isinstance(node.args[1], ast.Constant):
+            is_error = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "MissingExtra"
+            if is_error and isinstance(node.args[1], ast.Constant):
                 yield path.relative_to(SOURCE).as_posix(), node.args[1].value
 
 
 def test_missing_extra_errors_name_declared_extras():
-    found = dict(missing_extras())
+    found = dict(find_missing_extras())
     assert len(found) > 30
     assert set(found.values()) <= EXTRAS
     declared = {extra for plugins in REQUIRED_LIBRARIES.values() for extra, *_ in plugins.values() if extra}

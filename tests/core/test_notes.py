@@ -12,9 +12,9 @@ from ragauge.core.findings import Note, has_code, merge_notes
 from ragauge.files.serialization import to_json_data
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda note: pickle.loads(pickle.dumps(note))])
-def test_note_copied_keeps_fields(copied):
-    note = copied(Note("is slow", "bm25", "slow"))
+@pytest.mark.parametrize("copy_note", [copy.deepcopy, lambda note: pickle.loads(pickle.dumps(note))])
+def test_note_copied_keeps_fields(copy_note):
+    note = copy_note(Note("is slow", "bm25", "slow"))
     assert (note, note.subject, note.text, has_code(note, "slow")) == ("bm25: is slow", "bm25", "is slow", True)
 
 
@@ -30,9 +30,9 @@ def test_merge_notes_same_text_lists_subjects_once():
 
 
 def test_evaluate_runs_notes_name_runs_once():
-    qrels, short = {"q1": {"d1": 1}, "q2": {"d9": 1}}, {"q1": {"d1": 1.0}, "q2": {"d2": 1.0}}
-    alone = evaluate(qrels, short, ["recall@10"]).notes
-    assert len(alone) == 1
-    assert alone[0].startswith("run: at most 1 document per query")
-    both = evaluate_runs(qrels, {"bm25": short, "dense": short}, ["recall@10"]).notes
-    assert both == [alone[0].replace("run: ", "bm25, dense: ", 1)]
+    qrels, run = {"q1": {"d1": 1}, "q2": {"d9": 1}}, {"q1": {"d1": 1.0}, "q2": {"d2": 1.0}}
+    single = evaluate(qrels, run, ["recall@10"]).notes
+    assert len(single) == 1
+    assert single[0].startswith("run: at most 1 document per query")
+    merged = evaluate_runs(qrels, {"bm25": run, "dense": run}, ["recall@10"]).notes
+    assert merged == [single[0].replace("run: ", "bm25, dense: ", 1)]

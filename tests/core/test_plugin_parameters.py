@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Walks:
+class WalkSettings:
     agents: Annotated[int, AtLeast(1)] = 20
     leap: float = 0.0
     tops: Sequence[int] = field(default_factory=tuple)
@@ -30,13 +30,15 @@ class Walks:
         check_settings(self)
 
 
-class Keywords(TypedDict, total=False):
+class KeywordOptions(TypedDict, total=False):
     lists: int
     table: str
 
 
 class WithSettings:
-    def __init__(self, *, name: str = "x", walks: Walks = Walks(agents=5), **keywords: Unpack[Keywords]) -> None:
+    def __init__(
+        self, *, name: str = "x", walks: WalkSettings = WalkSettings(agents=5), **keywords: Unpack[KeywordOptions]
+    ) -> None:
         self.name, self.walks, self.keywords = name, walks, keywords
 
 
@@ -50,11 +52,11 @@ def test_read_parameters_lists_settings_fields_and_keywords():
         ("lists", None),
         ("table", None),
     ]
-    made = parameters.call({"leap": 0.5, "tops": 3, "table": "t"})
-    assert made.walks == Walks(agents=5, leap=0.5, tops=[3])
-    assert made.keywords == {"table": "t"}
-    assert parameters.call({}).walks == Walks(agents=5)
-    assert parameters.call({"walks": Walks(1)}).walks == Walks(1), "the settings themselves, from Python"
+    instance = parameters.call({"leap": 0.5, "tops": 3, "table": "t"})
+    assert instance.walks == WalkSettings(agents=5, leap=0.5, tops=[3])
+    assert instance.keywords == {"table": "t"}
+    assert parameters.call({}).walks == WalkSettings(agents=5)
+    assert parameters.call({"walks": WalkSettings(1)}).walks == WalkSettings(1), "a settings object is accepted"
 
 
 @pytest.mark.parametrize(
@@ -78,35 +80,35 @@ def test_parameters_call_out_of_bounds_raises():
 
 
 @dataclass(frozen=True)
-class Needed:
+class RequiredSettings:
     size: int
     shape: str = "round"
 
 
-class Made:
-    def __init__(self, needed: Needed) -> None:
+class WithRequiredField:
+    def __init__(self, needed: RequiredSettings) -> None:
         self.needed = needed
 
 
 def test_parameters_check_missing_required_field_raises():
-    parameters = read_parameters(Made)
+    parameters = read_parameters(WithRequiredField)
     with pytest.raises(BadInput, match="`made` needs the option `size`"):
         parameters.check({"shape": "flat"}, "made")
     parameters.check({"size": 3}, "made")
-    assert parameters.call({"size": 3}).needed == Needed(3)
+    assert parameters.call({"size": 3}).needed == RequiredSettings(3)
 
 
-def make_walks(walks: Walks | None = None) -> Any:
+def make_walks(walks: WalkSettings | None = None) -> Any:
     return walks
 
 
 def test_parameters_call_optional_settings_default_to_none():
     assert read_parameters(make_walks).call({}) is None
-    assert read_parameters(make_walks).call({"agents": 2}) == Walks(2)
-    assert read_parameters(partial(make_walks, walks=Walks(7))).call({"leap": 1.0}) == Walks(7, 1.0)
+    assert read_parameters(make_walks).call({"agents": 2}) == WalkSettings(2)
+    assert read_parameters(partial(make_walks, walks=WalkSettings(7))).call({"leap": 1.0}) == WalkSettings(7, 1.0)
 
 
-class Linked:
+class WithDocuments:
     def __init__(
         self,
         documents: Sequence[Document],
@@ -121,7 +123,7 @@ class Linked:
 class WithParts:
     def __init__(
         self,
-        linked: Annotated[Linked, Part()],
+        linked: Annotated[WithDocuments, Part()],
         inner: Annotated[Sequence[Retriever], Part("bm25", option="of")],
         store: Store,
         extra: Annotated[Embedder | None, Part()] = None,
@@ -135,18 +137,18 @@ class WithParts:
 
 def test_read_parameters_reads_parts_from_annotations():
     parameters = read_parameters(WithParts)
-    assert [(one.option, one.family, [str(spec) for spec in one.default]) for one in parameters.plugin_parts] == [
+    assert [(part.option, part.family, [str(spec) for spec in part.default]) for part in parameters.plugin_parts] == [
         ("embedder", "embedders", ["words"]),
         ("graph", "graphs", ["links", "knn(neighbours=4)"]),
         ("of", "retrievers", ["bm25"]),
         ("store", "stores", []),
         ("extra", "embedders", []),
     ]
-    assert [one.is_several for one in parameters.plugin_parts] == [False, True, True, False, False]
-    assert [one.option for one in parameters.plugin_parts if one.is_required] == ["store"]
+    assert [part.is_several for part in parameters.plugin_parts] == [False, True, True, False, False]
+    assert [part.option for part in parameters.plugin_parts if part.is_required] == ["store"]
     assert parameters.document_sides == {"document_side": "extra"}
     assert [name for name, _ in parameters.listed][5:] == ["NAME=VALUE", "scale", "unread"]
-    assert read_parameters(Linked).corpus == ["documents"]
+    assert read_parameters(WithDocuments).corpus == ["documents"]
 
 
 def test_plugin_part_described_by_option_or_parameter_name():

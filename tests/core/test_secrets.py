@@ -27,7 +27,7 @@ from servers import serving
 TOKEN = "tok/en+4711 very=secret"
 
 
-def every_form(secret: str) -> list[str]:
+def encode_in_every_form(secret: str) -> list[str]:
     """Return a secret in every encoding in which services repeat it."""
     data = secret.encode()
     return [
@@ -38,34 +38,34 @@ def every_form(secret: str) -> list[str]:
         quote(secret, safe=""),
         quote(secret),
         json.dumps(secret)[1:-1],
-        "".join(f"\\u{ord(one):04x}" for one in secret),
-        "".join(f"\\\\u{ord(one):04x}" for one in secret),
+        "".join(f"\\u{ord(character):04x}" for character in secret),
+        "".join(f"\\\\u{ord(character):04x}" for character in secret),
         html.escape(secret),
     ]
 
 
-def core(secret: str) -> list[str]:
+def encode_as_stored(secret: str) -> list[str]:
     """Return the forms of a secret that no file may contain."""
     return [secret, base64.b64encode(secret.encode()).decode()[: len(secret)], quote(secret, safe="")]
 
 
-def files_with(folder: Path, secret: str) -> list[str]:
+def find_files_with(folder: Path, secret: str) -> list[str]:
     """Return the names of the files that contain a secret, including the cells of tables and databases."""
-    found = []
-    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+    names = []
+    for file in sorted(form for form in folder.rglob("*") if form.is_file()):
         text = file.read_bytes().decode("utf-8", "replace")
         if file.suffix == ".parquet":
             text = str(pl.read_parquet(file).rows())
         elif file.suffix == ".sqlite":
-            base = sqlite3.connect(file)
-            tables = [name for (name,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-            text = str([base.execute(f"SELECT * FROM {name}").fetchall() for name in tables])
-            base.close()
-        found += [file.name for one in core(secret) if one in text]
-    return found
+            database = sqlite3.connect(file)
+            tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            text = str([database.execute(f"SELECT * FROM {name}").fetchall() for name in tables])
+            database.close()
+        names += [file.name for form in encode_as_stored(secret) if form in text]
+    return names
 
 
-@pytest.mark.parametrize("form", every_form(TOKEN))
+@pytest.mark.parametrize("form", encode_in_every_form(TOKEN))
 def test_redact_secret_in_any_encoding_is_removed(form):
     register_secrets(TOKEN)
     assert redact(f"before '{form}' after") == "before '[redacted]' after"
@@ -77,9 +77,9 @@ def test_redact_any_secret_leaves_no_copy(secret, around):
     assume(secret.strip() not in "[redacted]" and "\ud800" not in secret)
     forget_secrets()
     register_secrets(secret)
-    kept = secret.strip()
-    text = f"{around}{kept}{around} {base64.b64encode(kept.encode('utf-8', 'surrogatepass')).decode()}"
-    assert kept not in redact(text)
+    stripped = secret.strip()
+    text = f"{around}{stripped}{around} {base64.b64encode(stripped.encode('utf-8', 'surrogatepass')).decode()}"
+    assert stripped not in redact(text)
     forget_secrets()
 
 
@@ -93,8 +93,8 @@ def test_redact_bytes_common_words_and_numbers_stay_in_data():
 def test_register_url_and_fields_take_only_secrets():
     register_url("http://me:hunter22@host/search?lang=english&api_key=abcd-efgh")
     register_fields({"X-Api-Key": "0815-4711", "Accept": "application/json", "nested": {"password": "pass-word-1"}})
-    told = redact("english application/json hunter22 abcd-efgh 0815-4711 pass-word-1")
-    assert told == "english application/json [redacted] [redacted] [redacted] [redacted]"
+    redacted = redact("english application/json hunter22 abcd-efgh 0815-4711 pass-word-1")
+    assert redacted == "english application/json [redacted] [redacted] [redacted] [redacted]"
 
 
 def test_errors_and_files_contain_no_registered_secret(tmp_path):
@@ -147,28 +147,30 @@ def dataset(tmp_path):
     return folder
 
 
-def echoing(body, headers):
+def echo_token(body, headers):
     """Refuse one query and answer the other; both replies contain the token in every encoding."""
-    sent = headers["Authorization"].split(" ", 1)[1]
-    token = base64.b64decode(sent).decode().partition(":")[2] if "Basic" in headers["Authorization"] else sent
+    credentials = headers["Authorization"].split(" ", 1)[1]
+    token = (
+        base64.b64decode(credentials).decode().partition(":")[2] if "Basic" in headers["Authorization"] else credentials
+    )
     if body["query"] == "one":
-        return 401, {"error": every_form(token)}
-    return 200, {"hits": [{"id": form, "score": 1.0} for form in ("d2", *every_form(token))]}
+        return 401, {"error": encode_in_every_form(token)}
+    return 200, {"hits": [{"id": form, "score": 1.0} for form in ("d2", *encode_in_every_form(token))]}
 
 
-@pytest.mark.parametrize("way", ["bearer", "basic"])
+@pytest.mark.parametrize("scheme", ["bearer", "basic"])
 @pytest.mark.slow
-def test_run_service_repeats_token_no_file_contains_it(tmp_path, dataset, way):
+def test_run_service_repeats_token_no_file_contains_it(tmp_path, dataset, scheme):
     token = "tok-en.4711-very-secret"
-    with serving(echoing) as url:
-        address = url.replace("http://", f"http://me:{token}@") if way == "basic" else url
-        described = f'http(url="{address}"{", bearer=MY_TOKEN" if way == "bearer" else ""})'
+    with serving(echo_token) as url:
+        address = url.replace("http://", f"http://me:{token}@") if scheme == "basic" else url
+        system = f'http(url="{address}"{", bearer=MY_TOKEN" if scheme == "bearer" else ""})'
         run = command_in(tmp_path, MY_TOKEN=token)
-        done = run("run", dataset, "-s", f"it={described}", "-o", tmp_path / "out", "--retries", "0")
+        process = run("run", dataset, "-s", f"it={system}", "-o", tmp_path / "out", "--retries", "0")
         page = run("report", tmp_path / "out", "-o", tmp_path / "out" / "report.html")
-    assert files_with(tmp_path / "out", token) == []
-    for text in (done.stdout, done.stderr, page.stdout, page.stderr):
-        assert not [one for one in core(token) if one in text]
+    assert find_files_with(tmp_path / "out", token) == []
+    for text in (process.stdout, process.stderr, page.stdout, page.stderr):
+        assert not [form for form in encode_as_stored(token) if form in text]
     assert "[redacted]" in str(pl.read_parquet(next((tmp_path / "out").rglob("timings.parquet")))["error"].to_list())
 
 
@@ -179,24 +181,24 @@ def test_judge_server_repeats_key_no_file_contains_it(tmp_path, chat_server):
 
     def echo(path, headers, body):
         status, more, reply, fault = respond(path, headers, body)
-        found = json.loads(reply)
-        if "choices" in found:
-            found["model"] = f"model {base64.b64encode(key.encode()).decode()}"
-            found["choices"][0]["finish_reason"] = f"because of {key}"
+        data = json.loads(reply)
+        if "choices" in data:
+            data["model"] = f"model {base64.b64encode(key.encode()).decode()}"
+            data["choices"][0]["finish_reason"] = f"because of {key}"
             if chat_server.calls % 3 == 0:
-                found["choices"][0]["message"]["content"] = "".join(f"\\u{ord(one):04x}" for one in key)
-        return status, more, json.dumps(found).encode(), fault
+                data["choices"][0]["message"]["content"] = "".join(f"\\u{ord(one):04x}" for one in key)
+        return status, more, json.dumps(data).encode(), fault
 
     chat_server.respond = echo
     rows = [{"id": f"s{n}", "question": f"Q{n}?", "answer": "A. B.", "contexts": ["A."]} for n in range(6)]
     (tmp_path / "toy.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = command_in(tmp_path, OPENAI_API_KEY=key)
-    chat_server.misbehave("key_echo", times=1)
+    chat_server.queue_faults("key_echo", times=1)
     refused = run("judge", "toy.jsonl", "-c", f"openai:m@{chat_server.url}", "-o", "refused", code=3)
-    done = run("judge", "toy.jsonl", "-c", f"openai:m@{chat_server.url}", "-m", "faithfulness", "-o", "out", code=3)
-    assert files_with(tmp_path, key) == []
-    for text in (refused.stdout, refused.stderr, done.stdout, done.stderr):
-        assert not [one for one in core(key) if one in text]
+    judged = run("judge", "toy.jsonl", "-c", f"openai:m@{chat_server.url}", "-m", "faithfulness", "-o", "out", code=3)
+    assert find_files_with(tmp_path, key) == []
+    for text in (refused.stdout, refused.stderr, judged.stdout, judged.stderr):
+        assert not [one for one in encode_as_stored(key) if one in text]
 
 
 def test_run_redacts_password_in_system_error(dataset, tmp_path):
@@ -209,4 +211,4 @@ def test_run_redacts_password_in_system_error(dataset, tmp_path):
         ragauge.run(str(dataset), {"mine": search}, out=str(tmp_path / "out"))
     errors = pl.read_parquet(next((tmp_path / "out").rglob("timings.parquet")))["error"].to_list()
     assert errors[0] == "RuntimeError: no access to one with [redacted]"
-    assert files_with(tmp_path / "out", "pass-word-4711") == []
+    assert find_files_with(tmp_path / "out", "pass-word-4711") == []

@@ -86,7 +86,7 @@ def test_split_sentences_inline_items_keep_numbers():
 
 def test_split_sentences_joins_wrapped_but_not_short_lines():
     wrapped = "This is a line that somebody wrapped when it had come to the\nEnd of its column. Next."
-    assert [" ".join(one.split()) for one in split_sentences(wrapped)] == [
+    assert [" ".join(sentence.split()) for sentence in split_sentences(wrapped)] == [
         "This is a line that somebody wrapped when it had come to the End of its column.",
         "Next.",
     ]
@@ -95,15 +95,15 @@ def test_split_sentences_joins_wrapped_but_not_short_lines():
 
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.text(max_size=12)), max_size=20).map(" ".join) | st.text())
 def test_split_sentences_loses_only_whitespace(text):
-    found = split_sentences(text)
-    assert "".join("".join(found).split()) == "".join(text.split())
-    assert all(one and one == one.strip() for one in found)
+    sentences = split_sentences(text)
+    assert "".join("".join(sentences).split()) == "".join(text.split())
+    assert all(sentence and sentence == sentence.strip() for sentence in sentences)
 
 
 @given(st.text())
 def test_split_sentences_of_single_sentence_keeps_text(text):
-    for one in split_sentences(text):
-        assert "".join("".join(split_sentences(one)).split()) == "".join(one.split())
+    for sentence in split_sentences(text):
+        assert "".join("".join(split_sentences(sentence)).split()) == "".join(sentence.split())
 
 
 def test_split_sentences_count_on_clapnq_is_close_to_labels(shared):
@@ -113,6 +113,6 @@ def test_split_sentences_count_on_clapnq_is_close_to_labels(shared):
     path = shared("rag_clapnq_dev") / "clapnq_dev_answerable.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as file:
         passages = [json.loads(line)["passages"][0] for line in file]
-    wanted = sum(len(one["sentences"]) for one in passages)
-    found = sum(len(split_sentences(one["text"])) for one in passages)
-    assert found == pytest.approx(wanted, rel=0.05)
+    expected = sum(len(passage["sentences"]) for passage in passages)
+    found = sum(len(split_sentences(passage["text"])) for passage in passages)
+    assert found == pytest.approx(expected, rel=0.05)

@@ -22,7 +22,7 @@ class Clock:
 
 def test_stage_timer_subtracts_inner_from_outer_stage(monkeypatch):
     clock = Clock(monkeypatch)
-    with StageTimer() as watch:
+    with StageTimer() as timer:
         clock(1)
         with stage("retrieve"):
             clock(10)
@@ -30,13 +30,13 @@ def test_stage_timer_subtracts_inner_from_outer_stage(monkeypatch):
                 clock(100)
             clock(20)
         clock(2)
-    assert watch.nanoseconds == {"embed": 100, "retrieve": 30}
-    assert watch.total == 133
+    assert timer.nanoseconds == {"embed": 100, "retrieve": 30}
+    assert timer.total == 133
 
 
 def test_stage_timer_sums_repeated_stages_despite_error(monkeypatch):
     clock = Clock(monkeypatch)
-    with StageTimer() as watch:
+    with StageTimer() as timer:
         with stage("embed"):
             clock(5)
         try:
@@ -45,10 +45,10 @@ def test_stage_timer_sums_repeated_stages_despite_error(monkeypatch):
                 raise KeyError
         except KeyError:
             pass
-    assert watch.nanoseconds == {"embed": 12}
-    with StageTimer() as later:
+    assert timer.nanoseconds == {"embed": 12}
+    with StageTimer() as second_timer:
         clock(1)
-    assert later.nanoseconds == {}
+    assert second_timer.nanoseconds == {}
 
 
 def test_stage_without_timer_does_nothing():
@@ -57,50 +57,50 @@ def test_stage_without_timer_does_nothing():
 
 
 def test_stage_timer_is_separate_per_task():
-    async def one(name, turns):
-        with StageTimer() as watch:
-            for _ in range(turns):
+    async def run_stages(name, repeats):
+        with StageTimer() as timer:
+            for _ in range(repeats):
                 with stage(name):
                     await asyncio.sleep(0)
-        return watch
+        return timer
 
-    async def both():
-        return await asyncio.gather(one("embed", 3), one("retrieve", 5))
+    async def run_both_tasks():
+        return await asyncio.gather(run_stages("embed", 3), run_stages("retrieve", 5))
 
-    first, second = asyncio.run(both())
+    first, second = asyncio.run(run_both_tasks())
     assert set(first.nanoseconds) == {"embed"}
     assert set(second.nanoseconds) == {"retrieve"}
 
 
 def test_stage_timer_is_separate_per_thread():
-    seen = {}
-    gate = threading.Barrier(2)
+    stages_by_thread = {}
+    barrier = threading.Barrier(2)
 
-    def work(name):
-        with StageTimer() as watch:
-            gate.wait()
+    def run_stage(name):
+        with StageTimer() as timer:
+            barrier.wait()
             with stage(name):
-                gate.wait()
-        seen[name] = set(watch.nanoseconds)
+                barrier.wait()
+        stages_by_thread[name] = set(timer.nanoseconds)
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in ("embed", "rerank")]
+    threads = [threading.Thread(target=run_stage, args=(name,)) for name in ("embed", "rerank")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert seen == {"embed": {"embed"}, "rerank": {"rerank"}}
+    assert stages_by_thread == {"embed": {"embed"}, "rerank": {"rerank"}}
 
 
 def test_stage_timer_parallel_inner_stages_keep_outer_non_negative():
-    async def part():
+    async def run_inner_stage():
         with stage("embed"):
             await asyncio.sleep(0.002)
 
-    async def query():
-        with StageTimer() as watch, stage("retrieve"):
-            await asyncio.gather(part(), part(), part())
-        return watch
+    async def run_query():
+        with StageTimer() as timer, stage("retrieve"):
+            await asyncio.gather(run_inner_stage(), run_inner_stage(), run_inner_stage())
+        return timer
 
-    watch = asyncio.run(query())
-    assert watch.nanoseconds["retrieve"] >= 0
-    assert watch.nanoseconds["embed"] > 0
+    timer = asyncio.run(run_query())
+    assert timer.nanoseconds["retrieve"] >= 0
+    assert timer.nanoseconds["embed"] > 0

@@ -18,7 +18,7 @@ from ragauge.files.source import InputFile
 
 
 @pytest.fixture
-def collection(tmp_path):
+def data_folder(tmp_path):
     """Write a dataset in which a document and a query contain an unpaired surrogate; a valid pair is a character."""
     (tmp_path / "kb" / "qrels").mkdir(parents=True)
     rows = [{"_id": "d1", "text": "some \ud800 words"}, {"_id": "d2", "text": "other \U0001f600 words"}]
@@ -29,11 +29,11 @@ def collection(tmp_path):
     return tmp_path
 
 
-def test_load_replaces_lone_surrogates_and_warns(collection):
-    with pytest.warns(TextWarning) as caught:
-        data = ragauge.load(collection / "kb")
-    told = " ".join(str(one.message) for one in caught)
-    assert "corpus.jsonl: 1 text contains unpaired surrogates, replaced by U+FFFD" in told
+def test_load_replaces_lone_surrogates_and_warns(data_folder):
+    with pytest.warns(TextWarning) as warnings:
+        data = ragauge.load(data_folder / "kb")
+    messages = " ".join(str(warning.message) for warning in warnings)
+    assert "corpus.jsonl: 1 text contains unpaired surrogates, replaced by U+FFFD" in messages
     assert [document.text for document in data.documents][:2] == ["some \ufffd words", "other \U0001f600 words"]
     assert data.queries == {"q1": "words \ufffd"}
 
@@ -51,16 +51,16 @@ def test_load_replaces_lone_surrogates_and_warns(collection):
     ],
 )
 @pytest.mark.slow
-def test_cli_warns_about_replaced_surrogates(command, collection):
-    (collection / "kb.run").write_text("q1 Q0 d1 1 1 a\n")
-    done = command_in(collection)(*command.split())
+def test_cli_warns_about_replaced_surrogates(command, data_folder):
+    (data_folder / "kb.run").write_text("q1 Q0 d1 1 1 a\n")
+    done = command_in(data_folder)(*command.split())
     if not command.startswith("evaluate"):  # `evaluate` reads no text
         assert "unpaired surrogates, replaced by U+FFFD" in done.stderr
     assert "Error" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "location"),
     [
         ("a.json", '{"q1": {"d1": 1},\n "q\\ud800": {"d1": 1}}', r"a.json:2: the key `q\ud800`"),
         ("a.json", '{"q1": {"d1": 1,\n"d\\uDFFF": 1}}', r"a.json:2: the key `d\udfff`"),
@@ -72,20 +72,20 @@ def test_cli_warns_about_replaced_surrogates(command, collection):
     ],
 )  # fmt: skip
 @pytest.mark.slow
-def test_cli_ids_with_surrogates_print_error_with_line(name, content, told, tmp_path):
+def test_cli_ids_with_surrogates_print_error_with_line(name, content, location, tmp_path):
     (tmp_path / name).write_text(content)
     (tmp_path / "qrels.txt").write_text("q1 0 d1 1\n")
     for command in ("evaluate qrels.txt {}", "evaluate {} qrels.txt", "convert {} out.csv", "compare qrels.txt {} x"):
         done = command_in(tmp_path)(*command.format(name).split(), code=2)
         if "compare" not in command:
-            assert done.stderr.startswith(f"error: {told} contains an unpaired surrogate"), command
+            assert done.stderr.startswith(f"error: {location} contains an unpaired surrogate"), command
 
 
-def test_load_document_id_with_surrogate_raises_with_line(collection):
-    with (collection / "kb" / "corpus.jsonl").open("a") as file:
+def test_load_document_id_with_surrogate_raises_with_line(data_folder):
+    with (data_folder / "kb" / "corpus.jsonl").open("a") as file:
         file.write('{"_id": "d\\ud9ab", "text": "x"}\n')
     with pytest.raises(BadInput, match=r"corpus\.jsonl:9: the id `d\\ud9ab` contains an unpaired surrogate"):
-        ragauge.load(collection / "kb")
+        ragauge.load(data_folder / "kb")
 
 
 def test_read_judgments_rig_checks_surrogates(tmp_path):
@@ -102,7 +102,7 @@ def test_load_dataset_object_replaces_or_rejects_surrogates():
     data = Dataset("mine", documents, {"q": "words \udfff"}, Judgments({"q": {"d1": 1}}))
     with pytest.warns(TextWarning, match="mine: 3 texts contain"):
         clean = ragauge.load(data)
-    assert [one.whole for one in clean.documents] == ["some \ufffd words", "title \ufffd x"]
+    assert [document.whole for document in clean.documents] == ["some \ufffd words", "title \ufffd x"]
     assert clean.queries == {"q": "words \ufffd"}
     assert ragauge.load(clean) is clean
     with pytest.raises(BadInput, match=r"the id `d\\ud800` contains an unpaired surrogate"):
@@ -110,10 +110,10 @@ def test_load_dataset_object_replaces_or_rejects_surrogates():
 
 
 def test_read_run_and_judgments_reject_surrogate_ids():
-    wrong = {"q": {"d\ud800": 1.0}}
-    for read in (ragauge.read_run, lambda thing: ragauge.read_judgments(thing).frame):
+    run = {"q": {"d\ud800": 1.0}}
+    for read in (ragauge.read_run, lambda grades: ragauge.read_judgments(grades).frame):
         with pytest.raises(BadInput, match="unpaired surrogate"):
-            read(wrong)
+            read(run)
 
 
 def test_read_json_keeps_valid_surrogate_pairs(tmp_path):

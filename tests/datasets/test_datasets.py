@@ -23,28 +23,28 @@ from ragauge.experiments import run
 
 
 @pytest.fixture(scope="module")
-def docs():
+def pydocs():
     return load("pydocs")
 
 
-def test_pydocs_has_expected_documents_and_queries(docs):
-    assert len(docs.documents) > 4500
-    assert len(docs.queries) >= 150
-    assert len({document.id for document in docs.documents}) == len(docs.documents)
-    assert {document.metadata["kind"] for document in docs.documents} == {
+def test_pydocs_has_expected_documents_and_queries(pydocs):
+    assert len(pydocs.documents) > 4500
+    assert len(pydocs.queries) >= 150
+    assert len({document.id for document in pydocs.documents}) == len(pydocs.documents)
+    assert {document.metadata["kind"] for document in pydocs.documents} == {
         "module", "class", "function", "method", "reference"
     }  # fmt: skip
 
 
-def test_pydocs_relevant_documents_exist_with_valid_grades(docs):
-    for query, grades in docs.judgments.nested.items():
-        assert set(grades) <= set(docs.texts), (query, set(grades) - set(docs.texts))
+def test_pydocs_relevant_documents_exist_with_valid_grades(pydocs):
+    for query, grades in pydocs.judgments.nested.items():
+        assert set(grades) <= set(pydocs.texts), (query, set(grades) - set(pydocs.texts))
         assert 2 in grades.values(), query
         assert set(grades.values()) <= {1, 2}
 
 
-def test_pydocs_documents_link_to_parent_and_related_documents(docs):
-    links = {document.id: document.metadata["links"] for document in docs.documents}
+def test_pydocs_documents_link_to_parent_and_related_documents(pydocs):
+    links = {document.id: document.metadata["links"] for document in pydocs.documents}
     for document, by_relation in links.items():
         assert set(by_relation) <= {"part of", "related"}
         for others in by_relation.values():
@@ -58,31 +58,33 @@ def test_pydocs_documents_link_to_parent_and_related_documents(docs):
     assert sum(map(bool, links.values())) > 0.9 * len(links)
 
 
-def test_pydocs_queries_have_answers_and_tags(docs):
-    assert set(docs.answers) == set(docs.queries)
-    assert len(set(docs.queries.values())) == len(docs.queries)
-    for tags in docs.tags.values():
+def test_pydocs_queries_have_answers_and_tags(pydocs):
+    assert set(pydocs.answers) == set(pydocs.queries)
+    assert len(set(pydocs.queries.values())) == len(pydocs.queries)
+    for tags in pydocs.tags.values():
         assert set(tags) == {"topic", "answers", "complexity", "overlap"}
     for tag, values in (("answers", {"one", "few", "many"}), ("overlap", {"none", "some", "most"})):
-        assert {tags[tag] for tags in docs.tags.values()} == values
+        assert {tags[tag] for tags in pydocs.tags.values()} == values
 
 
 @pytest.mark.slow
 def test_pydocs_documents_are_equal_in_every_process():
     code = "from ragauge.datasets import load; from ragauge.runs.folder import dataset_fingerprint as fingerprint; "
     code += "print(fingerprint(load('pydocs')))"
-    before = "import inspect, pdb, sys; sys.excepthook = inspect.getfile = pdb.set_trace = print; "
-    one, other = (
+    side_effects = "import inspect, pdb, sys; sys.excepthook = inspect.getfile = pdb.set_trace = print; "
+    output, other_output = (
         subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True).stdout
-        for text in (code, before + code)
+        for text in (code, side_effects + code)
     )
-    assert one == other
-    assert "documents_hash" in one
+    assert output == other_output
+    assert "documents_hash" in output
 
 
-def test_pydocs_documents_do_not_contain_python_folder(docs):
-    named = [one.id for one in docs.documents if sys.prefix in one.text or sys.base_prefix in one.text]
-    assert named == []
+def test_pydocs_documents_do_not_contain_python_folder(pydocs):
+    leaking = [
+        document.id for document in pydocs.documents if sys.prefix in document.text or sys.base_prefix in document.text
+    ]
+    assert leaking == []
 
 
 def test_pydocs_loading_prints_nothing_and_skips_side_effect_modules():
@@ -121,7 +123,7 @@ def test_classify_overlap_uses_only_highest_grade():
     assert classify_overlap("sort this quickly now", {"a": 2}, documents) == "some"
 
 
-def beir(folder, *, corpus, queries, qrels, zipped=False):
+def write_beir(folder, *, corpus, queries, qrels, zipped=False):
     folder.mkdir(parents=True, exist_ok=True)
     text = "".join(json.dumps(row) + "\n" for row in corpus)
     if zipped:
@@ -140,13 +142,13 @@ CORPUS = [
     {"_id": "d2", "title": "", "text": "two"},
     {"_id": 3, "text": "three"},
 ]
-ASKED = [{"_id": "q1", "text": "first?"}, {"_id": "q2", "text": "second?"}]
+QUERIES = [{"_id": "q1", "text": "first?"}, {"_id": "q2", "text": "second?"}]
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-@pytest.mark.parametrize("inside", ["", "beir"])
-def test_load_beir_folder_drops_queries_without_judgments(tmp_path, zipped, inside):
-    beir(tmp_path / inside, corpus=CORPUS, queries=ASKED, qrels={"test": [("q1", "d1", "2")]}, zipped=zipped)
+@pytest.mark.parametrize("subfolder", ["", "beir"])
+def test_load_beir_folder_drops_queries_without_judgments(tmp_path, zipped, subfolder):
+    write_beir(tmp_path / subfolder, corpus=CORPUS, queries=QUERIES, qrels={"test": [("q1", "d1", "2")]}, zipped=zipped)
     data = load(tmp_path)
     assert [document.id for document in data.documents] == ["d1", "d2", "3"]
     assert data.documents[0] == Document("d1", "one", "T", {"year": 1})
@@ -156,7 +158,7 @@ def test_load_beir_folder_drops_queries_without_judgments(tmp_path, zipped, insi
 
 def test_load_beir_folder_split_selects_qrels(tmp_path):
     qrels = {"test": [("q1", "d1", "1")], "dev": [("q2", "d2", "1")]}
-    beir(tmp_path, corpus=CORPUS, queries=ASKED, qrels=qrels)
+    write_beir(tmp_path, corpus=CORPUS, queries=QUERIES, qrels=qrels)
     assert list(load(tmp_path, split="dev").queries) == ["q2"]
     with pytest.raises(BadInput, match=r"no qrels/train\.tsv"):
         load(tmp_path, split="train")
@@ -174,16 +176,18 @@ def test_load_reads_tsv_texts_with_trec_judgments(tmp_path):
 def test_load_invalid_folder_error_names_line(tmp_path):
     with pytest.raises(BadInput, match="not a dataset; expected corpus"):
         load(tmp_path)
-    beir(tmp_path, corpus=[*CORPUS, {"_id": "d1", "text": "again"}], queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
+    write_beir(
+        tmp_path, corpus=[*CORPUS, {"_id": "d1", "text": "again"}], queries=QUERIES, qrels={"test": [("q1", "d1", "1")]}
+    )
     with pytest.raises(BadInput, match=r"corpus\.jsonl:4: the id `d1` appears more than once"):
         load(tmp_path)
 
 
 def test_load_collection_folder_is_listed_and_loaded_by_name(tmp_path, monkeypatch):
-    beir(tmp_path / "mine", corpus=CORPUS, queries=ASKED, qrels={"test": [("q1", "d1", "1")]})
+    write_beir(tmp_path / "mine", corpus=CORPUS, queries=QUERIES, qrels={"test": [("q1", "d1", "1")]})
     (tmp_path / "other").mkdir()
     monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
-    assert [one.name for one in list_datasets() if one.kind == "folder"] == ["mine"]
+    assert [dataset.name for dataset in list_datasets() if dataset.kind == "folder"] == ["mine"]
     assert load("mine").name == "mine"
     with pytest.raises(UnknownName, match="unknown dataset `mines`") as caught:
         load("mines")
@@ -196,39 +200,41 @@ def test_invent_name_returns_unique_names():
     taken: set[str] = set()
     names = [invent_name(random.Random(seed), taken) for seed in range(300)]
     assert len(set(names)) == len(taken) == 300
-    every = {"".join(parts).capitalize() for parts in product(SYLLABLES.split(), repeat=3)}
-    assert invent_name(random.Random(0), set(every)) not in every
+    all_names = {"".join(parts).capitalize() for parts in product(SYLLABLES.split(), repeat=3)}
+    assert invent_name(random.Random(0), set(all_names)) not in all_names
 
 
 @pytest.mark.parametrize("kind", synthetic.SYNTHETIC_KINDS)
 def test_make_synthetic_equal_seeds_return_equal_datasets(kind):
-    one, same, other = (synthetic.make_synthetic(kind, documents=300, queries=30, seed=s) for s in (1, 1, 2))
-    assert one.documents == same.documents
-    assert one.queries == same.queries
-    assert one.judgments.nested == same.judgments.nested
-    assert one.documents != other.documents
-    assert len(one.documents) == 300
-    assert len(one.queries) == 30
-    assert len({document.id for document in one.documents}) == 300
+    first, repeated, reseeded = (synthetic.make_synthetic(kind, documents=300, queries=30, seed=s) for s in (1, 1, 2))
+    assert first.documents == repeated.documents
+    assert first.queries == repeated.queries
+    assert first.judgments.nested == repeated.judgments.nested
+    assert first.documents != reseeded.documents
+    assert len(first.documents) == 300
+    assert len(first.queries) == 30
+    assert len({document.id for document in first.documents}) == 300
 
 
 @pytest.mark.parametrize("kind", [kind for kind in synthetic.SYNTHETIC_KINDS if kind != "leaky"])
 def test_make_synthetic_documents_have_no_leaking_field(kind):
     """Ranking documents by position, length or a random number finds relevant ones no better than chance."""
     data = synthetic.make_synthetic(kind, documents=1000, queries=200, seed=3)
-    right = {doc for grades in data.judgments.nested.values() for doc, grade in grades.items() if grade > 0}
+    relevant = {doc for grades in data.judgments.nested.values() for doc, grade in grades.items() if grade > 0}
     ids = [document.id for document in data.documents]
     rng = random.Random(0)
-    for key in (
-        {document.id: place for place, document in enumerate(data.documents)},
+    for key_by_id in (
+        {document.id: rank for rank, document in enumerate(data.documents)},
         {document.id: len(document.text) for document in data.documents},
         {document.id: rng.random() for document in data.documents},
     ):
-        mine = [key[doc] for doc in right]
-        rest = [key[doc] for doc in ids if doc not in right]
-        both = sorted(mine + rest)
-        place = {value: i for i, value in enumerate(both)}
-        auc = (statistics.mean(place[v] for v in mine) - statistics.mean(place[v] for v in rest)) / len(both) + 0.5
+        relevant_keys = [key_by_id[doc] for doc in relevant]
+        other_keys = [key_by_id[doc] for doc in ids if doc not in relevant]
+        all_keys = sorted(relevant_keys + other_keys)
+        rank = {value: i for i, value in enumerate(all_keys)}
+        auc = (statistics.mean(rank[v] for v in relevant_keys) - statistics.mean(rank[v] for v in other_keys)) / len(
+            all_keys
+        ) + 0.5
         assert abs(auc - 0.5) < 0.06
 
 
@@ -259,7 +265,7 @@ def test_make_synthetic_multihop_queries_do_not_name_answer():
     data = synthetic.make_synthetic("multihop", documents=300, queries=50)
     for query, text in data.queries.items():
         grades = data.judgments.nested[query]
-        bridge, answer = (next(doc for doc, g in grades.items() if g == wanted) for wanted in (1, 2))
+        bridge, answer = (next(doc for doc, g in grades.items() if g == grade) for grade in (1, 2))
         assert content_words(text) & content_words(data.texts[bridge])
         assert not content_words(text) & content_words(data.texts[answer])
 

@@ -24,15 +24,15 @@ from ragauge.knowledge.freshness.versions_file import read_versions
 ENTERPRISE = "attack/enterprise-attack-18.1.stix21.json.gz"
 
 
-def node(kind: str, number: str, name: str, text: str | None = "A description.", **more) -> dict:
-    described = {} if text is None else {"description": text}
+def make_object(kind: str, number: str, name: str, text: str | None = "A description.", **more) -> dict:
+    description = {} if text is None else {"description": text}
     reference = {"source_name": "mitre-attack", "external_id": number, "url": f"https://attack.mitre.org/{number}"}
     other = {"source_name": "a blog", "url": "https://example.org", "external_id": "not this"}
-    about = {"type": kind, "id": f"{kind}--{number}", "spec_version": "2.1", "name": name}
-    return {**about, **described, "external_references": [other, reference], **more}
+    fields = {"type": kind, "id": f"{kind}--{number}", "spec_version": "2.1", "name": name}
+    return {**fields, **description, "external_references": [other, reference], **more}
 
 
-def arrow(source: str, kind: str, target: str, **more) -> dict:
+def make_relation(source: str, kind: str, target: str, **more) -> dict:
     name = f"relationship--{source}-{kind}-{target}"
     return {
         "type": "relationship",
@@ -44,70 +44,72 @@ def arrow(source: str, kind: str, target: str, **more) -> dict:
     }
 
 
-GROUP, OTHER = "intrusion-set--G1", "intrusion-set--G2"
-WHOLE, SUB, GONE = "attack-pattern--T1", "attack-pattern--T1.001", "attack-pattern--T9"
+GROUP, OTHER_GROUP = "intrusion-set--G1", "intrusion-set--G2"
+TECHNIQUE, SUBTECHNIQUE, REVOKED = "attack-pattern--T1", "attack-pattern--T1.001", "attack-pattern--T9"
 STRATEGY, COMPONENT = "x-mitre-detection-strategy--DET1", "x-mitre-data-component--DC1"
 OBJECTS = [
     {"type": "identity", "id": "identity--1", "name": "The MITRE Corporation"},
-    node("intrusion-set", "G1", "Grey Fox", revoked=False, x_mitre_deprecated=False),
-    node("intrusion-set", "G2", "Red Hare"),
-    node("attack-pattern", "T1", "Injection", kill_chain_phases=[{"phase_name": "stealth"}]),
-    node("attack-pattern", "T1.001", "Window Memory", kill_chain_phases=[{"phase_name": "stealth"}]),
-    node("attack-pattern", "T9", "Old Way", revoked=True),
-    node("course-of-action", "T1", "Old Mitigation", x_mitre_deprecated=True),
-    node("course-of-action", "M1", "Isolation"),
-    node("campaign", "C1", "Night Run"),
-    node("x-mitre-tactic", "TA1", "Stealth", x_mitre_shortname="stealth"),
-    node("x-mitre-data-component", "DC1", "Process Creation", x_mitre_data_source_ref="x-mitre-data-source--absent"),
-    node(
+    make_object("intrusion-set", "G1", "Grey Fox", revoked=False, x_mitre_deprecated=False),
+    make_object("intrusion-set", "G2", "Red Hare"),
+    make_object("attack-pattern", "T1", "Injection", kill_chain_phases=[{"phase_name": "stealth"}]),
+    make_object("attack-pattern", "T1.001", "Window Memory", kill_chain_phases=[{"phase_name": "stealth"}]),
+    make_object("attack-pattern", "T9", "Old Way", revoked=True),
+    make_object("course-of-action", "T1", "Old Mitigation", x_mitre_deprecated=True),
+    make_object("course-of-action", "M1", "Isolation"),
+    make_object("campaign", "C1", "Night Run"),
+    make_object("x-mitre-tactic", "TA1", "Stealth", x_mitre_shortname="stealth"),
+    make_object(
+        "x-mitre-data-component", "DC1", "Process Creation", x_mitre_data_source_ref="x-mitre-data-source--absent"
+    ),
+    make_object(
         "x-mitre-detection-strategy",
         "DET1",
         "Watch",
         None,
         x_mitre_analytic_refs=["x-mitre-analytic--AN1", "x-mitre-analytic--AN2", "x-mitre-analytic--absent"],
     ),
-    node(
+    make_object(
         "x-mitre-analytic",
         "AN1",
         "Analytic 1",
         "Look at windows.",
         x_mitre_log_source_references=[{"x_mitre_data_component_ref": COMPONENT}],
     ),
-    node("x-mitre-analytic", "AN2", "Analytic 2", "Look at memory."),
-    node("x-mitre-detection-strategy", "DET2", "Nothing but a name", None),
-    arrow(GROUP, "uses", SUB),
-    arrow(GROUP, "uses", WHOLE),
-    arrow(OTHER, "uses", SUB),
-    arrow(GROUP, "uses", GONE),
-    arrow(GROUP, "uses", "attack-pattern--absent"),
-    arrow(OTHER, "uses", WHOLE, x_mitre_deprecated=True),
-    arrow(GONE, "revoked-by", WHOLE),
-    arrow(SUB, "subtechnique-of", WHOLE),
-    arrow("course-of-action--M1", "mitigates", SUB),
-    arrow("course-of-action--T1", "mitigates", WHOLE),
-    arrow(STRATEGY, "detects", SUB),
-    arrow("campaign--C1", "attributed-to", GROUP),
-    arrow("campaign--C1", "uses", WHOLE),
+    make_object("x-mitre-analytic", "AN2", "Analytic 2", "Look at memory."),
+    make_object("x-mitre-detection-strategy", "DET2", "Nothing but a name", None),
+    make_relation(GROUP, "uses", SUBTECHNIQUE),
+    make_relation(GROUP, "uses", TECHNIQUE),
+    make_relation(OTHER_GROUP, "uses", SUBTECHNIQUE),
+    make_relation(GROUP, "uses", REVOKED),
+    make_relation(GROUP, "uses", "attack-pattern--absent"),
+    make_relation(OTHER_GROUP, "uses", TECHNIQUE, x_mitre_deprecated=True),
+    make_relation(REVOKED, "revoked-by", TECHNIQUE),
+    make_relation(SUBTECHNIQUE, "subtechnique-of", TECHNIQUE),
+    make_relation("course-of-action--M1", "mitigates", SUBTECHNIQUE),
+    make_relation("course-of-action--T1", "mitigates", TECHNIQUE),
+    make_relation(STRATEGY, "detects", SUBTECHNIQUE),
+    make_relation("campaign--C1", "attributed-to", GROUP),
+    make_relation("campaign--C1", "uses", TECHNIQUE),
 ]
 
 
-def write(path, objects=OBJECTS, **around):
-    path.write_text(json.dumps({"type": "bundle", "id": "bundle--1", **around, "objects": objects}, indent=1))
+def write_bundle(path, objects=OBJECTS, **fields):
+    path.write_text(json.dumps({"type": "bundle", "id": "bundle--1", **fields, "objects": objects}, indent=1))
     return path
 
 
 @pytest.fixture
 def bundle(tmp_path):
-    return write(tmp_path / "small.json")
+    return write_bundle(tmp_path / "small.json")
 
 
 def test_load_stix_active_objects_become_documents(bundle):
     data = load_stix(bundle)
     assert [one.id for one in data.documents] == [
         GROUP,
-        OTHER,
-        WHOLE,
-        SUB,
+        OTHER_GROUP,
+        TECHNIQUE,
+        SUBTECHNIQUE,
         "course-of-action--M1",
         "x-mitre-tactic--TA1",
         COMPONENT,
@@ -133,23 +135,23 @@ def test_load_stix_detection_strategy_text_joins_its_analytics(bundle):
 
 def test_load_stix_relations_become_questions_in_both_directions(bundle):
     data = load_stix(bundle)
-    told = {data.queries[name]: sorted(docs) for name, docs in data.judgments.nested.items()}
-    assert told == {
-        "Which techniques does the group Grey Fox use?": [WHOLE, SUB],
-        "Which techniques does the group Red Hare use?": [SUB],
-        "Which techniques does the campaign Night Run use?": [WHOLE],
+    answers_by_query = {data.queries[name]: sorted(docs) for name, docs in data.judgments.nested.items()}
+    assert answers_by_query == {
+        "Which techniques does the group Grey Fox use?": [TECHNIQUE, SUBTECHNIQUE],
+        "Which techniques does the group Red Hare use?": [SUBTECHNIQUE],
+        "Which techniques does the campaign Night Run use?": [TECHNIQUE],
         "Which groups use the technique Injection?": [GROUP],
-        "Which groups use the technique Injection: Window Memory?": [GROUP, OTHER],
-        "Which techniques does the mitigation Isolation mitigate?": [SUB],
+        "Which groups use the technique Injection: Window Memory?": [GROUP, OTHER_GROUP],
+        "Which techniques does the mitigation Isolation mitigate?": [SUBTECHNIQUE],
         "Which mitigations mitigate the technique Injection: Window Memory?": ["course-of-action--M1"],
-        "Which techniques does the detection strategy Watch detect?": [SUB],
+        "Which techniques does the detection strategy Watch detect?": [SUBTECHNIQUE],
         "Which detection strategies detect the technique Injection: Window Memory?": [STRATEGY],
-        "Of which technique is Window Memory a sub-technique?": [WHOLE],
-        "What are the sub-techniques of Injection?": [SUB],
+        "Of which technique is Window Memory a sub-technique?": [TECHNIQUE],
+        "What are the sub-techniques of Injection?": [SUBTECHNIQUE],
         "To which group is the campaign Night Run attributed?": [GROUP],
         "Which tactics does the technique Injection serve?": ["x-mitre-tactic--TA1"],
         "Which tactics does the technique Injection: Window Memory serve?": ["x-mitre-tactic--TA1"],
-        "Which techniques serve the tactic Stealth?": [WHOLE, SUB],
+        "Which techniques serve the tactic Stealth?": [TECHNIQUE, SUBTECHNIQUE],
         "Which data components does the detection strategy Watch read?": [COMPONENT],
         "Which detection strategies read the data component Process Creation?": [STRATEGY],
     }
@@ -177,14 +179,14 @@ def test_load_stix_about_counts_omitted_objects(bundle):
 
 def test_load_stix_keeps_retired_objects_and_campaigns_on_request(bundle):
     data = load_stix(bundle, retired=True, campaigns=True)
-    kept = {one.id: one for one in data.documents}
-    assert kept[GONE].metadata["retired"] == "revoked"
-    assert kept["course-of-action--T1"].metadata["retired"] == "deprecated"
+    documents = {document.id: document for document in data.documents}
+    assert documents[REVOKED].metadata["retired"] == "revoked"
+    assert documents["course-of-action--T1"].metadata["retired"] == "deprecated"
     texts = set(data.queries.values())
     assert "Which campaigns are attributed to the group Grey Fox?" in texts
     assert "Which campaigns use the technique Injection?" in texts
     # The technique and the retired mitigation share the number T1, but their query ids must differ.
-    assert f"technique-used-by-group:{WHOLE}" in data.queries
+    assert f"technique-used-by-group:{TECHNIQUE}" in data.queries
     assert len(data.queries) == len(set(data.queries)) == len(texts)
 
 
@@ -196,29 +198,33 @@ def test_load_stix_least_and_most_limit_number_of_answers(bundle):
 
 
 def test_load_stix_duplicate_names_are_distinguished_by_number(tmp_path):
-    twins = [node("tool", "S1", "Net"), node("tool", "S2", "Net"), node("attack-pattern", "T1", "Injection")]
-    arrows = [arrow(f"tool--S{n}", "uses", WHOLE) for n in (1, 2)]
-    data = load_stix(write(tmp_path / "twins.json", [*twins, *arrows]))
+    objects = [
+        make_object("tool", "S1", "Net"),
+        make_object("tool", "S2", "Net"),
+        make_object("attack-pattern", "T1", "Injection"),
+    ]
+    relations = [make_relation(f"tool--S{n}", "uses", TECHNIQUE) for n in (1, 2)]
+    data = load_stix(write_bundle(tmp_path / "twins.json", [*objects, *relations]))
     assert data.queries["tool-uses-technique:S1"] == "Which techniques does the tool Net (S1) use?"
     assert data.queries["tool-uses-technique:S2"] == "Which techniques does the tool Net (S2) use?"
 
 
 def test_read_stix_bundle_keeps_newest_version_of_object(tmp_path):
     versions = [
-        node("tool", "S1", "Newest", modified="2024-01-01T00:00:00.500Z"),
-        node("tool", "S1", "Oldest", modified="2020-01-01T00:00:00.000Z"),
-        node("tool", "S1", "Older", modified="2024-01-01T00:00:00Z"),
+        make_object("tool", "S1", "Newest", modified="2024-01-01T00:00:00.500Z"),
+        make_object("tool", "S1", "Oldest", modified="2020-01-01T00:00:00.000Z"),
+        make_object("tool", "S1", "Older", modified="2024-01-01T00:00:00Z"),
     ]
-    found = read_stix_bundle(InputFile(str(write(tmp_path / "versions.json", versions))))
+    found = read_stix_bundle(InputFile(str(write_bundle(tmp_path / "versions.json", versions))))
     assert [one.name for one in found.nodes.values()] == ["Newest"]
     assert found.older == 2
 
 
 def test_load_reads_plain_and_compressed_stix_bundle_by_name(bundle, tmp_path):
-    packed = tmp_path / "small(1).json.gz"
-    packed.write_bytes(gzip.compress(bundle.read_bytes()))
+    compressed = tmp_path / "small(1).json.gz"
+    compressed.write_bytes(gzip.compress(bundle.read_bytes()))
     plain = ragauge.load(f"stix:{bundle}")
-    assert len(ragauge.load(f"stix:{packed}").documents) == len(plain.documents) == 9
+    assert len(ragauge.load(f"stix:{compressed}").documents) == len(plain.documents) == 9
     assert len(ragauge.load(f"stix:{bundle}(retired=true, campaigns=true, most=5)").documents) == 12
     assert judgments_by_name(f"stix:{bundle}").nested == plain.judgments.nested
     with pytest.raises(BadInput, match="`retired=maybe` is not an option"):
@@ -234,44 +240,44 @@ def test_cli_run_accepts_stix_bundle(bundle, tmp_path):
     assert '"recall@10"' in done.output
 
 
-def broken(*places: tuple[int, dict]) -> list:
-    objects = [dict(one) for one in OBJECTS]
-    for place, change in places:
-        objects[place].update(change)
+def break_objects(*changes: tuple[int, dict]) -> list:
+    objects = [dict(stix_object) for stix_object in OBJECTS]
+    for index, change in changes:
+        objects[index].update(change)
         for key in [key for key, value in change.items() if value is None]:
-            del objects[place][key]
+            del objects[index][key]
     return objects
 
 
 @pytest.mark.parametrize(
-    ("objects", "said"),
+    ("objects", "message"),
     [
-        (broken((1, {"name": None})), "object 1 (`intrusion-set--G1`): `name` is missing; expected a text"),
-        (broken((1, {"name": ""})), "object 1 (`intrusion-set--G1`): `name` is empty"),
-        (broken((2, {"id": None})), "object 2: `id` is missing"),
-        (broken((2, {"type": 7})), "object 2 (`intrusion-set--G2`): `type` is a number"),
-        (broken((2, {"description": ["x"]})), "`description` is a list; expected a text"),
-        (broken((2, {"revoked": "yes"})), "`revoked` is a text; expected true or false"),
-        (broken((2, {"external_references": {"a": 1}})), "`external_references` is an object; expected a list"),
-        (broken((15, {"source_ref": None})), "`source_ref` is missing"),
-        (broken((15, {"target_ref": 3})), "`target_ref` is a number"),
+        (break_objects((1, {"name": None})), "object 1 (`intrusion-set--G1`): `name` is missing; expected a text"),
+        (break_objects((1, {"name": ""})), "object 1 (`intrusion-set--G1`): `name` is empty"),
+        (break_objects((2, {"id": None})), "object 2: `id` is missing"),
+        (break_objects((2, {"type": 7})), "object 2 (`intrusion-set--G2`): `type` is a number"),
+        (break_objects((2, {"description": ["x"]})), "`description` is a list; expected a text"),
+        (break_objects((2, {"revoked": "yes"})), "`revoked` is a text; expected true or false"),
+        (break_objects((2, {"external_references": {"a": 1}})), "`external_references` is an object; expected a list"),
+        (break_objects((15, {"source_ref": None})), "`source_ref` is missing"),
+        (break_objects((15, {"target_ref": 3})), "`target_ref` is a number"),
         (["text"], "object 0: expected an object, found a text"),
     ],
 )
-def test_load_stix_invalid_object_error_names_file_line_and_object(tmp_path, objects, said):
-    path = write(tmp_path / "broken.json", objects)
-    with pytest.raises(BadInput) as wrong:
+def test_load_stix_invalid_object_error_names_file_line_and_object(tmp_path, objects, message):
+    path = write_bundle(tmp_path / "broken.json", objects)
+    with pytest.raises(BadInput) as error:
         load_stix(path)
-    assert said in str(wrong.value)
-    place = int(str(wrong.value).partition("object ")[2].split()[0].rstrip(":"))
+    assert message in str(error.value)
+    index = int(str(error.value).partition("object ")[2].split()[0].rstrip(":"))
     lines = path.read_text().splitlines()
-    assert str(wrong.value).startswith(f"{path}:{wrong.value.line}: ")
+    assert str(error.value).startswith(f"{path}:{error.value.line}: ")
     starts = [number for number, line in enumerate(lines, 1) if line.startswith(("  {", '  "'))]
-    assert wrong.value.line == starts[place]
+    assert error.value.line == starts[index]
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "line"),
+    ("text", "message", "line"),
     [
         ('{"type": "bundle",\n "objects": [}', "the JSON cannot be read (Expecting value: line 2", 2),
         ('{"type": "bundle",\n "objects": [{"type"', "the JSON cannot be read", 2),
@@ -282,14 +288,14 @@ def test_load_stix_invalid_object_error_names_file_line_and_object(tmp_path, obj
         ("", "the JSON cannot be read", 1),
     ],
 )
-def test_load_stix_invalid_bundle_raises_error(tmp_path, text, said, line):
+def test_load_stix_invalid_bundle_raises_error(tmp_path, text, message, line):
     path = tmp_path / "no.json"
     path.write_text(text)
-    with pytest.raises(BadInput) as wrong:
+    with pytest.raises(BadInput) as error:
         load_stix(path)
-    assert said in str(wrong.value)
-    assert wrong.value.line == line
-    assert "hint:" in str(wrong.value)
+    assert message in str(error.value)
+    assert error.value.line == line
+    assert "hint:" in str(error.value)
 
 
 def test_load_stix_missing_truncated_or_non_utf8_file_raises_error(tmp_path):
@@ -305,7 +311,7 @@ def test_load_stix_missing_truncated_or_non_utf8_file_raises_error(tmp_path):
 
 def test_load_stix_enterprise_bundle_has_expected_counts(shared):
     data = load_stix(shared(ENTERPRISE))
-    assert Counter(one.metadata["type"] for one in data.documents) == {
+    assert Counter(document.metadata["type"] for document in data.documents) == {
         "attack-pattern": 691,
         "intrusion-set": 172,
         "malware": 693,
@@ -315,21 +321,21 @@ def test_load_stix_enterprise_bundle_has_expected_counts(shared):
         "x-mitre-tactic": 14,
         "x-mitre-detection-strategy": 691,
     }
-    assert all(one.text and one.title for one in data.documents)
+    assert all(document.text and document.title for document in data.documents)
     assert "140 revoked, 287 deprecated, 140 relations `revoked-by`" in data.about
-    findable = {one.id for one in data.documents}
-    assert all(set(docs) <= findable for docs in data.judgments.nested.values())
+    ids = {document.id for document in data.documents}
+    assert all(set(docs) <= ids for docs in data.judgments.nested.values())
     assert len(data.queries) == len(set(data.queries.values())) == 7109
-    asked = Counter(tags["relation"] for tags in data.tags.values())
-    assert asked["technique subtechnique-of technique"] == 475  # the number of active sub-techniques
-    assert asked["detection strategy detects technique"] == 691
-    fox = data.judgments.nested["group-uses-technique:G0016"]
+    relation_counts = Counter(tags["relation"] for tags in data.tags.values())
+    assert relation_counts["technique subtechnique-of technique"] == 475  # the number of active sub-techniques
+    assert relation_counts["detection strategy detects technique"] == 691
+    techniques = data.judgments.nested["group-uses-technique:G0016"]
     assert data.queries["group-uses-technique:G0016"] == "Which techniques does the group APT29 use?"
-    assert len(fox) > 50
+    assert len(techniques) > 50
 
 
 def test_load_stix_origin_is_absolute_path(tmp_path, monkeypatch):
-    write(tmp_path / "b.json")
+    write_bundle(tmp_path / "b.json")
     monkeypatch.chdir(tmp_path)
     data = ragauge.load("stix:b.json(retired=true)")
     assert data.origin == f"stix:{tmp_path / 'b.json'}(retired=true)"
@@ -340,19 +346,19 @@ def test_load_stix_origin_is_absolute_path(tmp_path, monkeypatch):
 def test_attack_versions_example_revoked_object_is_version_of_replacement(tmp_path):
     """The script `examples/attack_versions.py` writes versions that `freshness` reads."""
     objects = [
-        node("attack-pattern", "T1", "Old"),
-        node("attack-pattern", "T2", "Newer"),
-        node("attack-pattern", "T3", "Newest"),
+        make_object("attack-pattern", "T1", "Old"),
+        make_object("attack-pattern", "T2", "Newer"),
+        make_object("attack-pattern", "T3", "Newest"),
     ]
     first, second, third = (one["id"] for one in objects)
-    arrows = [arrow(first, "revoked-by", second), arrow(second, "revoked-by", third)]
-    path = write(tmp_path / "b.json", [*objects, *arrows])
+    relations = [make_relation(first, "revoked-by", second), make_relation(second, "revoked-by", third)]
+    path = write_bundle(tmp_path / "b.json", [*objects, *relations])
     example = Path(__file__).parents[2] / "examples" / "attack_versions.py"
     command = [sys.executable, str(example), str(path or tmp_path / "b.json"), str(tmp_path / "v.jsonl")]
     subprocess.run(command, check=True)
-    found = {one.doc: one for one in read_versions(str(tmp_path / "v.jsonl"))}
-    assert {name: one.key for name, one in found.items()} == dict.fromkeys((first, second, third), third)
-    assert (found[first].superseded_by, found[second].superseded_by, found[third].superseded_by) == (
+    versions = {one.doc: one for one in read_versions(str(tmp_path / "v.jsonl"))}
+    assert {name: one.key for name, one in versions.items()} == dict.fromkeys((first, second, third), third)
+    assert (versions[first].superseded_by, versions[second].superseded_by, versions[third].superseded_by) == (
         second,
         third,
         None,

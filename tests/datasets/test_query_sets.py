@@ -52,13 +52,13 @@ def test_run_without_corpus_rejects_systems_that_need_one(system):
 
 
 def test_run_without_corpus_accepts_http_retriever():
-    how = {"measures": ["mrr"], "allow_failures": True}
-    found = ragauge.run(PAIRS, {"service": "http(url=http://127.0.0.1:9/dense)"}, **how)
+    settings = {"measures": ["mrr"], "allow_failures": True}
+    found = ragauge.run(PAIRS, {"service": "http(url=http://127.0.0.1:9/dense)"}, **settings)
     assert len(found.scores["service"].failures) == 2
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("pairs", "message"),
     [
         (5, "ground truth cannot be read from int"),
         ([], "the ground truth is empty"),
@@ -66,47 +66,47 @@ def test_run_without_corpus_accepts_http_retriever():
         (["apples"], r"ground truth 1: expected \(query, id\)"),
     ],
 )
-def test_run_invalid_pairs_raise_error(wrong, message):
+def test_run_invalid_pairs_raise_error(pairs, message):
     with pytest.raises(BadInput, match=message):
-        ragauge.run(wrong, {"mine": search})
+        ragauge.run(pairs, {"mine": search})
 
 
 def test_run_tuples_of_same_query_are_merged_with_note():
     pairs = [("apples", "d1"), ("apples", "d2"), ("pears", "d7")]
-    told = "3 tuples are 2 queries: tuples with the same query are scored as one query with all their documents"
+    note = "3 tuples are 2 queries: tuples with the same query are scored as one query with all their documents"
     found = ragauge.run(pairs, {"mine": search}, measures=["recall@5"])
-    assert found.notes[0] == f"{told} (`apples`)"
+    assert found.notes[0] == f"{note} (`apples`)"
     metrics = asyncio.run(ragauge.RAGEvaluator().evaluate(iter(pairs), retrieval_fn=search))
-    assert (metrics["n"], metrics.notes) == (2, [f"{told} (`apples`)"])
-    assert told in repr(metrics)
+    assert (metrics["n"], metrics.notes) == (2, [f"{note} (`apples`)"])
+    assert note in repr(metrics)
 
 
 @pytest.mark.slow
 def test_cli_run_accepts_jsonl_and_folder_without_corpus(folder):
-    ragauge_in = command_in(folder)
-    done = ragauge_in("run", "q.jsonl", "-s", "mine:search", "-m", "recall@5")
+    run_command = command_in(folder)
+    done = run_command("run", "q.jsonl", "-s", "mine:search", "-m", "recall@5")
     assert "0.7500" in done.stdout
     assert done.stdout.startswith("q: 1 system, 2 queries, convention default")
-    shown = ragauge_in("report", "runs/q")
+    shown = run_command("report", "runs/q")
     assert "cannot be loaded" not in shown.stderr
-    assert "0.7500" in ragauge_in("run", "beirlike", "-s", "mine:search", "-m", "recall@5").stdout
-    refused = ragauge_in("run", "beirlike", "-s", "bm25", code=2)
+    assert "0.7500" in run_command("run", "beirlike", "-s", "mine:search", "-m", "recall@5").stdout
+    refused = run_command("run", "beirlike", "-s", "bm25", code=2)
     assert "hint: give a folder with corpus.jsonl" in refused.stderr
     (folder / "q.jsonl").write_text(json.dumps({**RIG[0], "query": ""}) + "\n")
-    empty = ragauge_in("run", "q.jsonl", "-s", "mine:search", code=2)
+    empty = run_command("run", "q.jsonl", "-s", "mine:search", code=2)
     assert "q.jsonl:1: query `q1` has no text" in empty.stderr
-    assert "mine.py: not a dataset" in ragauge_in("run", "mine.py", "-s", "mine:search", code=2).stderr
-    assert "gone.jsonl: no such file" in ragauge_in("run", "gone.jsonl", "-s", "mine:search", code=2).stderr
+    assert "mine.py: not a dataset" in run_command("run", "mine.py", "-s", "mine:search", code=2).stderr
+    assert "gone.jsonl: no such file" in run_command("run", "gone.jsonl", "-s", "mine:search", code=2).stderr
 
 
 def test_query_complexity_is_alias_of_complexity_tag(folder):
-    ragauge_in = command_in(folder)
-    args = ("beirlike", "-s", "mine:search", "-s", "other=mine:search", "-b", "other", "-m", "mrr")
-    shown = ragauge_in("run", *args, "--by", "query_complexity").stdout
-    assert "mrr by complexity" in shown
-    shown = ragauge_in("compare", "runs/beirlike", "--by", "query_complexity").stdout
-    assert "complexity  mrr" not in shown
-    assert ["mrr", "simple", "2"] in [line.split()[:3] for line in shown.splitlines()]
+    run_command = command_in(folder)
+    arguments = ("beirlike", "-s", "mine:search", "-s", "other=mine:search", "-b", "other", "-m", "mrr")
+    output = run_command("run", *arguments, "--by", "query_complexity").stdout
+    assert "mrr by complexity" in output
+    output = run_command("compare", "runs/beirlike", "--by", "query_complexity").stdout
+    assert "complexity  mrr" not in output
+    assert ["mrr", "simple", "2"] in [line.split()[:3] for line in output.splitlines()]
     found = ragauge.run(PAIRS, {"mine": search}, measures=["mrr"])
     assert found.strata("query_complexity") == found.strata("complexity")
 

@@ -18,10 +18,20 @@ from scipy.stats import ttest_rel
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
 
-from tests.comparison.test_charts import expressions
+from tests.comparison.test_charts import vega_expressions
 
 from command import command_in
-from embedder_study_builder import MEASURES, QUERIES, STORES, bare, entrant, gap, mean, sheet, whole
+from embedder_study_builder import (
+    MEASURES,
+    QUERIES,
+    STORES,
+    make_difference,
+    make_embedder,
+    make_empty_study,
+    make_full_study,
+    make_mean,
+    make_tokenizer_study,
+)
 from hostile_text import HOSTILE, NAMES
 from ragauge import report
 from ragauge.cli.output import check_outputs, write_result
@@ -74,273 +84,292 @@ from written_results import format_results
 CHARTS = {"measures", "recall", "times", "milliseconds", "dimensions", "bytes", "sizes", "robustness", "bits"}
 
 
-def section(told, name):
-    return next(one for one in told.sections if one.id == name)
+def find_section(document, name):
+    return next(section for section in document.sections if section.id == name)
 
 
-def text_of(told, name):
-    return next(block.text for block in section(told, name).blocks if isinstance(block, Paragraph))
+def find_text(document, name):
+    return next(block.text for block in find_section(document, name).blocks if isinstance(block, Paragraph))
 
 
-def tables(told, name):
-    return [block for block in section(told, name).blocks if isinstance(block, Table)]
+def find_tables(document, name):
+    return [block for block in find_section(document, name).blocks if isinstance(block, Table)]
 
 
-def titles(table):
+def column_titles(table):
     return [column.title for column in table.columns]
 
 
-def columns(table):
+def cells_by_row(table):
     """Return the cells of a table by row name and column title."""
-    return {row[0]: dict(zip(titles(table)[1:], row[1:], strict=True)) for row in table.texts()}
+    return {row[0]: dict(zip(column_titles(table)[1:], row[1:], strict=True)) for row in table.texts()}
 
 
 @pytest.fixture(scope="module")
-def told():
-    return build_report(whole())
+def study_report():
+    return build_report(make_full_study())
 
 
 @pytest.fixture(scope="module")
-def drawings():
-    return build_charts(whole())
+def charts():
+    return build_charts(make_full_study())
 
 
 @pytest.fixture(scope="module")
-def evil():
-    return build_report(hostile())
+def hostile_report():
+    return build_report(make_hostile_study())
 
 
 # Tables
 
 
 def test_quality_table_has_every_mean_and_difference():
-    found = whole()
-    table = columns(build_quality_table(found))
-    assert list(table) == [one.name for one in sort_embedders(found)]
-    for one in found.embedders:
-        row = table[one.name]
+    study = make_full_study()
+    table = cells_by_row(build_quality_table(study))
+    assert list(table) == [embedder.name for embedder in sort_embedders(study)]
+    for embedder in study.embedders:
+        row = table[embedder.name]
         for measure in MEASURES:
-            assert row[measure].split()[0] == f"{one.means[measure].value:.4f}"
-        assert row["ndcg@10"].endswith(f"[{one.means['ndcg@10'].low:.4f}, {one.means['ndcg@10'].high:.4f}]")
-        told = "baseline" if one.name == "bm25" else f"{one.differences['ndcg@10'].value:+.4f}"
-        assert row["vs bm25"].split()[0] == told
+            assert row[measure].split()[0] == f"{embedder.means[measure].value:.4f}"
+        assert row["ndcg@10"].endswith(f"[{embedder.means['ndcg@10'].low:.4f}, {embedder.means['ndcg@10'].high:.4f}]")
+        expected = "baseline" if embedder.name == "bm25" else f"{embedder.differences['ndcg@10'].value:+.4f}"
+        assert row["vs bm25"].split()[0] == expected
         assert row["n"] == str(QUERIES)
 
 
 def test_summary_one_query_is_too_few_for_a_test():
-    unknown = MeanDifference(0.5, math.nan, math.nan, math.nan, math.nan, 1)
-    ahead = EmbedderResult("ahead", "ahead", means={"ndcg@10": Mean(1.0, 1)}, differences={"ndcg@10": unknown})
-    found = replace(
-        bare(),
-        embedders=[ahead, EmbedderResult("bm25", "bm25", means={"ndcg@10": Mean(0.5, 1)})],
+    untested = MeanDifference(0.5, math.nan, math.nan, math.nan, math.nan, 1)
+    untested_embedder = EmbedderResult(
+        "ahead", "ahead", means={"ndcg@10": Mean(1.0, 1)}, differences={"ndcg@10": untested}
+    )
+    study = replace(
+        make_empty_study(),
+        embedders=[untested_embedder, EmbedderResult("bm25", "bm25", means={"ndcg@10": Mean(0.5, 1)})],
         measures=["ndcg@10"],
         baseline="bm25",
         queries=1,
-        pairs=[EmbedderPair("ahead", "bm25", "", unknown)],
+        pairs=[EmbedderPair("ahead", "bm25", "", untested)],
     )
-    assert "1.0000 over 1 query, then bm25 (0.5000); one query is too few" in summarise_embedders(found)
-    assert "Compared with bm25: 1 query is too few for a test." in list_sentences(found)
-    some = replace(ahead, name="some", differences={"ndcg@10": MeanDifference(0.5, 0.4, 0.6, 0.001, 0.002, 20)})
-    told = list_sentences(replace(found, embedders=[*found.embedders, some]))
-    assert "Compared with bm25: some is significantly better; ahead is not tested." in told
+    assert "1.0000 over 1 query, then bm25 (0.5000); one query is too few" in summarise_embedders(study)
+    assert "Compared with bm25: 1 query is too few for a test." in list_sentences(study)
+    tested_embedder = replace(
+        untested_embedder, name="some", differences={"ndcg@10": MeanDifference(0.5, 0.4, 0.6, 0.001, 0.002, 20)}
+    )
+    sentences = list_sentences(replace(study, embedders=[*study.embedders, tested_embedder]))
+    assert "Compared with bm25: some is significantly better; ahead is not tested." in sentences
 
 
 def test_quality_table_marks_only_best_value_of_column():
-    table = build_quality_table(whole())
-    at = titles(table).index("recall@10")
-    assert [row[0].value for row in table.cells() if row[at].best] == ["minilm-float32"]
+    table = build_quality_table(make_full_study())
+    column_index = column_titles(table).index("recall@10")
+    assert [row[0].value for row in table.cells() if row[column_index].best] == ["minilm-float32"]
 
 
 def test_quality_table_stars_follow_corrected_p_value():
-    table = columns(build_quality_table(whole()))
+    table = cells_by_row(build_quality_table(make_full_study()))
     assert table["minilm"]["vs bm25"].endswith(" ***")
     assert table["wordllama"]["vs bm25"].endswith(" ns")
 
 
 def test_cost_table_has_latency_of_first_store_and_size_of_embedder():
-    found = whole()
-    row, one = columns(build_cost_table(found))["byt5-small"], found.find("byt5-small")
-    total = one.stores[0].stages["total"]
+    study = make_full_study()
+    row, embedder = cells_by_row(build_cost_table(study))["byt5-small"], study.find("byt5-small")
+    total = embedder.stores[0].stages["total"]
     assert [row["p50 ms"], row["p95 ms"], row["p99 ms"]] == [f"{total.p50:.0f}", f"{total.p95:.0f}", f"{total.p99:.0f}"]
     costs = [row[name] for name in ("dimensions", "vector", "parameters", "memory")]
     assert costs == ["1,472", "5.89 kB", "217.0M", "1.4 GB"]
-    assert columns(build_cost_table(found))["bm25"]["dimensions"] == "-"
+    assert cells_by_row(build_cost_table(study))["bm25"]["dimensions"] == "-"
 
 
-def test_cost_caption_names_only_present_columns(told):
-    assert "memory" in titles(tables(told, "costs")[0])
-    found = whole()
-    light = build_report(replace(found, embedders=[replace(one, memory_bytes=None) for one in found.embedders]))
-    assert "memory" not in titles(tables(light, "costs")[0])
-    bm25, chance = (next(one for one in found.embedders if one.kind == kind) for kind in ("lexical", "chance"))
-    filled = replace(chance, stores=found.embedders[0].stores)
-    alone = build_report(replace(found, embedders=[bm25, filled]))
-    assert text_of(alone, "costs") == f"Latency of single queries, store {STORES[0]}."
-    legends = tables(told, "tokenizers")[0].legends
+def test_cost_caption_names_only_present_columns(study_report):
+    assert "memory" in column_titles(find_tables(study_report, "costs")[0])
+    study = make_full_study()
+    without_memory = build_report(
+        replace(study, embedders=[replace(embedder, memory_bytes=None) for embedder in study.embedders])
+    )
+    assert "memory" not in column_titles(find_tables(without_memory, "costs")[0])
+    bm25, chance = (
+        next(embedder for embedder in study.embedders if embedder.kind == kind) for kind in ("lexical", "chance")
+    )
+    chance_with_stores = replace(chance, stores=study.embedders[0].stores)
+    bm25_report = build_report(replace(study, embedders=[bm25, chance_with_stores]))
+    assert find_text(bm25_report, "costs") == f"Latency of single queries, store {STORES[0]}."
+    legends = find_tables(study_report, "tokenizers")[0].legends
     assert [legend.partition(":")[0] for legend in legends] == ["used", "tokens/word", "unknown", "lossless"]
 
 
 def test_dimension_table_has_dimensions_common_to_all_embedders():
-    found = whole()
-    table = build_dimension_table(found, "pca")
-    assert titles(table) == ["embedder", "dimensions", "full", "8 d", "16 d", "32 d", "64 d", "128 d", "256 d"]
-    small = next(one for one in found.find("minilm").compressed if (one.method, one.dimension) == ("pca", 64))
-    assert columns(table)["minilm"]["64 d"] == f"{small.means['ndcg@10'].value:.4f}"
-    assert columns(table)["byt5-small"]["dimensions"] == "1,472"
-    assert columns(table)["byt5-small"]["full"] == "0.0310"
+    study = make_full_study()
+    table = build_dimension_table(study, "pca")
+    assert column_titles(table) == ["embedder", "dimensions", "full", "8 d", "16 d", "32 d", "64 d", "128 d", "256 d"]
+    small = next(
+        embedder for embedder in study.find("minilm").compressed if (embedder.method, embedder.dimension) == ("pca", 64)
+    )
+    assert cells_by_row(table)["minilm"]["64 d"] == f"{small.means['ndcg@10'].value:.4f}"
+    assert cells_by_row(table)["byt5-small"]["dimensions"] == "1,472"
+    assert cells_by_row(table)["byt5-small"]["full"] == "0.0310"
 
 
 def test_pareto_frontier_matches_pairwise_oracle():
-    for offers in (trade_offs_by_bytes(whole()), trade_offs_by_latency(whole())):
-        slow = [
-            one
-            for one in offers
+    for offers in (trade_offs_by_bytes(make_full_study()), trade_offs_by_latency(make_full_study())):
+        undominated = [
+            point
+            for point in offers
             if not any(
-                (other.cost <= one.cost and other.mean.value > one.mean.value)
-                or (other.cost < one.cost and other.mean.value >= one.mean.value)
+                (other.cost <= point.cost and other.mean.value > point.mean.value)
+                or (other.cost < point.cost and other.mean.value >= point.mean.value)
                 for other in offers
             )
         ]
         # The frontier has only one of several equal points, so values are compared instead of points.
-        prices = {(one.cost, one.mean.value) for one in slow}
-        assert {(one.cost, one.mean.value) for one in pareto_frontier(offers)} == prices
-        assert len(prices) > 2
+        expected = {(point.cost, point.mean.value) for point in undominated}
+        assert {(point.cost, point.mean.value) for point in pareto_frontier(offers)} == expected
+        assert len(expected) > 2
 
 
 def test_sort_perturbations_sorts_by_total_loss():
-    found = whole()
-    keys = sort_perturbations(found)
-    perturbed = [it for one in found.embedders for it in one.perturbed]
-    sums = [sum(it.difference.value for it in perturbed if it.name == name) for name, _ in keys]
-    assert sums == sorted(sums)
-    row = columns(build_robustness_table(found))["bm25"]
+    study = make_full_study()
+    keys = sort_perturbations(study)
+    perturbed = [perturbation for embedder in study.embedders for perturbation in embedder.perturbed]
+    total_losses = [
+        sum(perturbation.difference.value for perturbation in perturbed if perturbation.name == name)
+        for name, _ in keys
+    ]
+    assert total_losses == sorted(total_losses)
+    row = cells_by_row(build_robustness_table(study))["bm25"]
     assert row["confusables"] == f"{-0.41 * 1.3 * 0.6:+.4f} *"
     assert row["white space"] == "+0.0000"
-    kept = [1 - share * 0.6 for share in (1.0, 0.9, 0.8, 0.3, 0.5, 1.3, 0.2, 0.0)]
-    assert row["retained"] == f"{sum(kept) / 8:.1%}"
+    retained_shares = [1 - share * 0.6 for share in (1.0, 0.9, 0.8, 0.3, 0.5, 1.3, 0.2, 0.0)]
+    assert row["retained"] == f"{sum(retained_shares) / 8:.1%}"
 
 
-def test_property_table_and_conditions_list_differences(told):
-    found = whole()
-    row = columns(build_property_table(found))
+def test_property_table_and_conditions_list_differences(study_report):
+    study = make_full_study()
+    row = cells_by_row(build_property_table(study))
     assert [row[name]["trained"] for name in ("minilm", "lstm-bpe", "untrained", "bm25")] == [
         "elsewhere",
         "on this corpus",
         "untrained",
         "-",
     ]
-    assert "dimensions (256 to 1,472)" in list_unequal_properties(found)
-    assert "texts cut after 512 characters (14.2% of the documents are longer)" in text_of(told, "conditions")
+    assert "dimensions (256 to 1,472)" in list_unequal_properties(study)
+    assert "texts cut after 512 characters (14.2% of the documents are longer)" in find_text(study_report, "conditions")
 
 
 def test_unequal_properties_of_equal_embedders_are_empty():
-    found = replace(whole(), embedders=[entrant("a", 0.4), entrant("b", 0.3)])
-    assert list_unequal_properties(found) == []
-    assert "Different:" not in text_of(build_report(found), "conditions")
+    study = replace(make_full_study(), embedders=[make_embedder("a", 0.4), make_embedder("b", 0.3)])
+    assert list_unequal_properties(study) == []
+    assert "Different:" not in find_text(build_report(study), "conditions")
 
 
-def test_failed_texts_are_counted_and_listed_with_errors(told):
-    assert [row[1:] for row in tables(told, "failed-texts")[0].rows] == [
+def test_failed_texts_are_counted_and_listed_with_errors(study_report):
+    assert [row[1:] for row in find_tables(study_report, "failed-texts")[0].rows] == [
         ["query", "failed", 1, "q17"],
         ["document", "nan", 1, "d4"],
         ["document", "zero", 2, "d9"],
     ]
-    listed = tables(told, "failed-text-list")[0].rows
+    listed = find_tables(study_report, "failed-text-list")[0].rows
     assert ["byt5-small", "query", "q17", "failed", "RuntimeError: index out of range in self"] in listed
-    assert tables(told, "failures")[0].rows[0] == ["canine", "canine needs an optional library"]
+    assert find_tables(study_report, "failures")[0].rows[0] == ["canine", "canine needs an optional library"]
 
 
-def test_bits_table_sorts_language_models_and_compressors_by_bits(told):
-    rows = tables(told, "bits")[0].rows
+def test_bits_table_sorts_language_models_and_compressors_by_bits(study_report):
+    rows = find_tables(study_report, "bits")[0].rows
     assert [row[1] for row in rows] == [2.2, 2.31, 2.61, 2.75, 2.94, 8.4]
     assert [row[0] for row in rows][1:3] == ["bz2 (compressor)", "lstm-bpe"]
 
 
-def test_tokenizer_tables_list_each_tokenizer_once(told):
-    assert [row[0] for row in tables(told, "tokenizers")[0].rows] == ["minilm", "bpe(vocabulary=4000)", "bytes"]
-    numbers = tables(told, "probes")[1]
+def test_tokenizer_tables_list_each_tokenizer_once(study_report):
+    assert [row[0] for row in find_tables(study_report, "tokenizers")[0].rows] == [
+        "minilm",
+        "bpe(vocabulary=4000)",
+        "bytes",
+    ]
+    numbers = find_tables(study_report, "probes")[1]
     assert numbers.rows[0] == ["minilm", 7, 0, "3|.|14|15|9|␣20|26"]
     assert [row[0] for row in numbers.rows] == ["minilm", "bpe(vocabulary=4000)", "bytes"]
 
 
 def test_probe_table_omits_tokenizer_without_probes():
-    found = whole()
-    silent = replace(found.embedders[0], tokenizer=replace(found.embedders[0].tokenizer, probes=()))
-    told = build_report(replace(found, embedders=[silent, *found.embedders[1:]]))
-    assert [row[0] for row in tables(told, "probes")[0].rows] == ["bpe(vocabulary=4000)", "bytes"]
+    study = make_full_study()
+    without_probes = replace(study.embedders[0], tokenizer=replace(study.embedders[0].tokenizer, probes=()))
+    study_report = build_report(replace(study, embedders=[without_probes, *study.embedders[1:]]))
+    assert [row[0] for row in find_tables(study_report, "probes")[0].rows] == ["bpe(vocabulary=4000)", "bytes"]
 
 
-def test_store_tables_have_index_loss_and_failure_notes(told):
-    table = columns(tables(told, "stores")[0])
+def test_store_tables_have_index_loss_and_failure_notes(study_report):
+    table = cells_by_row(find_tables(study_report, "stores")[0])
     assert table[STORES[2]]["embedders"] == "6"
     assert table[STORES[2]]["max loss of ndcg@10"] == f"{0.465 - 0.99 * 0.465:.4f}"
     assert table[STORES[2]]["min recall"] == "98.1%"
-    notes = [row[-1] for row in tables(told, "store-results")[0].rows if row[0] == "wordllama"]
+    notes = [row[-1] for row in find_tables(study_report, "store-results")[0].rows if row[0] == "wordllama"]
     assert notes == ["", "", "pgvector is not installed"]
 
 
 def test_dimension_table_and_trade_offs_omit_chance():
-    found = whole()
-    random = replace(entrant("chance", 0.004, dimension=16), kind="chance")
-    with_chance = replace(found, embedders=[random, *found.embedders[:3]])
-    assert "256 d" in titles(build_dimension_table(with_chance, "pca"))
-    assert "chance" not in {one.name for one in trade_offs_by_bytes(with_chance)} | {
+    study = make_full_study()
+    chance = replace(make_embedder("chance", 0.004, dimension=16), kind="chance")
+    with_chance = replace(study, embedders=[chance, *study.embedders[:3]])
+    assert "256 d" in column_titles(build_dimension_table(with_chance, "pca"))
+    assert "chance" not in {point.name for point in trade_offs_by_bytes(with_chance)} | {
         row[0] for row in build_dimension_table(with_chance, "pca").rows
     }
 
 
 def test_report_one_store_has_no_store_table():
-    found = whole()
-    alone = [replace(one, stores=one.stores[:1]) for one in found.embedders]
-    assert "stores" not in {one.id for one in build_report(replace(found, embedders=alone)).sections}
+    study = make_full_study()
+    embedders = [replace(embedder, stores=embedder.stores[:1]) for embedder in study.embedders]
+    assert "stores" not in {embedder.id for embedder in build_report(replace(study, embedders=embedders)).sections}
 
 
 # Sentences
 
 
 def test_summary_names_best_embedder_with_significance_and_latency():
-    assert summarise_embedders(whole()) == (
+    assert summarise_embedders(make_full_study()) == (
         "minilm-float32 is best by ndcg@10: 0.4650 (95% CI [0.4350, 0.4980]) over 391 queries, no significant "
         "difference from minilm (0.4620), p = 0.930; median latency 12.2 ms per query."
     )
 
 
 def test_summary_equal_embedders_are_called_equal():
-    found = whole()
-    best = next(one for one in found.embedders if one.name == "minilm-float32")
-    twins = [best, replace(best, name="same"), *(one for one in found.embedders if one is not best)]
-    assert summarise_embedders(replace(found, embedders=twins)).startswith(
+    study = make_full_study()
+    best = next(embedder for embedder in study.embedders if embedder.name == "minilm-float32")
+    embedders = [best, replace(best, name="same"), *(embedder for embedder in study.embedders if embedder is not best)]
+    assert summarise_embedders(replace(study, embedders=embedders)).startswith(
         "minilm-float32 and same are equal by ndcg@10: 0.4650"
     )
 
 
 def test_summary_significant_difference_is_called_significant():
-    found = whole()
-    sure = replace(found, pairs=[EmbedderPair("minilm-float32", "minilm", "", gap(0.003))])
-    assert "significantly better than minilm (0.4620), p < 0.001" in summarise_embedders(sure)
-    assert ", then minilm (0.4620);" in summarise_embedders(replace(found, pairs=[]))
+    study = make_full_study()
+    significant = replace(study, pairs=[EmbedderPair("minilm-float32", "minilm", "", make_difference(0.003))])
+    assert "significantly better than minilm (0.4620), p < 0.001" in summarise_embedders(significant)
+    assert ", then minilm (0.4620);" in summarise_embedders(replace(study, pairs=[]))
 
 
 def test_summary_baseline_as_second_best_uses_its_own_test():
-    found = replace(whole(), pairs=[])
-    two = replace(found, embedders=[one for one in found.embedders if one.name in ("minilm", "bm25")])
-    assert "significantly better than bm25 (0.4100), p < 0.001" in summarise_embedders(two)
+    study = replace(make_full_study(), pairs=[])
+    with_two = replace(
+        study, embedders=[embedder for embedder in study.embedders if embedder.name in ("minilm", "bm25")]
+    )
+    assert "significantly better than bm25 (0.4100), p < 0.001" in summarise_embedders(with_two)
 
 
 def test_sentences_group_embedders_by_baseline_and_chance():
-    told = list_sentences(whole())
-    assert told[0].startswith(
+    sentences = list_sentences(make_full_study())
+    assert sentences[0].startswith(
         "Compared with bm25: minilm-float32 and minilm are significantly better; wordllama is not significantly "
     )
-    assert "Not better than chance by ndcg@10 (95% CIs overlap): untrained and byt5-small." in told
-    assert told[-1] == "byt5-small has no vector for 4 texts. Not measured: canine and gone."
+    assert "Not better than chance by ndcg@10 (95% CIs overlap): untrained and byt5-small." in sentences
+    assert sentences[-1] == "byt5-small has no vector for 4 texts. Not measured: canine and gone."
 
 
-def test_pareto_sentence_and_chart_name_same_embedders(drawings):
-    found = whole()
-    said = next(one for one in list_sentences(found) if one.startswith("Pareto frontier"))
-    alt = drawings["milliseconds"].alt
-    names = re.findall(r"([\w-]+) \(", said.partition("latency: ")[2])
+def test_pareto_sentence_and_chart_name_same_embedders(charts):
+    study = make_full_study()
+    sentence = next(line for line in list_sentences(study) if line.startswith("Pareto frontier"))
+    alt = charts["milliseconds"].alt
+    names = re.findall(r"([\w-]+) \(", sentence.partition("latency: ")[2])
     assert alt.endswith(f"Not beaten in both: {', '.join(names[:-1])} and {names[-1]}.")
 
 
@@ -348,57 +377,63 @@ def test_pareto_sentence_and_chart_name_same_embedders(drawings):
 
 
 def test_report_nothing_measured_has_dashes_and_no_empty_tables():
-    told = build_report(bare("a", "b"))
-    assert told.summary == "No embedder was measured."
-    assert [one.id for one in told.sections] == ["quality", "conditions"]
-    assert set(tables(told, "quality")[0].texts()[0][1:]) <= {"-", "baseline"}
-    assert "nan" not in render_markdown([told]).lower().replace("nano", "")
+    study_report = build_report(make_empty_study("a", "b"))
+    assert study_report.summary == "No embedder was measured."
+    assert [section_item.id for section_item in study_report.sections] == ["quality", "conditions"]
+    assert set(find_tables(study_report, "quality")[0].texts()[0][1:]) <= {"-", "baseline"}
+    assert "nan" not in render_markdown([study_report]).lower().replace("nano", "")
 
 
 def test_report_without_embedders_has_only_failures():
-    told = build_report(bare(failures={"x": "gone"}))
-    assert [one.id for one in told.sections] == ["failures"]
-    assert render_page([told], lambda: "")
+    study_report = build_report(make_empty_study(failures={"x": "gone"}))
+    assert [section_item.id for section_item in study_report.sections] == ["failures"]
+    assert render_page([study_report], lambda: "")
 
 
 def test_nan_mean_sorts_last_and_is_not_drawn():
-    found = whole()
-    lost = EmbedderResult("lost", "lost", means={"ndcg@10": Mean(math.nan, 0)}, dimension=8)
-    more_ = replace(found, embedders=[lost, *found.embedders])
-    assert sort_embedders(more_)[-1].name == "lost"
-    assert columns(build_quality_table(more_))["lost"]["ndcg@10"] == "-"
-    text = json.dumps([one.spec for drawing in build_charts(more_).values() for one in drawing.panels], allow_nan=False)
+    study = make_full_study()
+    nan_embedder = EmbedderResult("lost", "lost", means={"ndcg@10": Mean(math.nan, 0)}, dimension=8)
+    with_nan = replace(study, embedders=[nan_embedder, *study.embedders])
+    assert sort_embedders(with_nan)[-1].name == "lost"
+    assert cells_by_row(build_quality_table(with_nan))["lost"]["ndcg@10"] == "-"
+    text = json.dumps(
+        [panel.spec for drawing in build_charts(with_nan).values() for panel in drawing.panels], allow_nan=False
+    )
     assert "NaN" not in text
 
 
 def test_report_single_embedder_has_summary_and_page():
-    found = whole()
-    alone = replace(found, embedders=[found.embedders[0]], pairs=[], baseline="")
-    assert "best by ndcg@10: 0.4620" in summarise_embedders(alone)
-    assert render_page([build_report(alone)], lambda: "")
+    study = make_full_study()
+    single = replace(study, embedders=[study.embedders[0]], pairs=[], baseline="")
+    assert "best by ndcg@10: 0.4620" in summarise_embedders(single)
+    assert render_page([build_report(single)], lambda: "")
 
 
 def test_quality_table_difference_rounded_to_zero_has_no_minus():
-    found = whole()
-    one = replace(found.find("minilm"), differences={"ndcg@10": gap(-1e-9, p=0.9)})
-    table = columns(build_quality_table(replace(found, embedders=[one, found.find("bm25")])))
+    study = make_full_study()
+    rounded = replace(study.find("minilm"), differences={"ndcg@10": make_difference(-1e-9, p=0.9)})
+    table = cells_by_row(build_quality_table(replace(study, embedders=[rounded, study.find("bm25")])))
     assert table["minilm"]["vs bm25"] == "+0.0000 ns"
 
 
 def test_robustness_table_unchanged_perturbation_is_dash_in_last_column():
-    found = whole()
-    nothing = PerturbationResult("nothing", 1.0, 0.0, Mean(0.4, QUERIES), MeanDifference(*[math.nan] * 5, QUERIES))
-    still = [replace(one, perturbed=[nothing, *one.perturbed]) for one in found.embedders if one.perturbed]
-    table = build_robustness_table(replace(found, embedders=still))
-    assert titles(table)[-1] == "nothing"
+    study = make_full_study()
+    unchanged = PerturbationResult("nothing", 1.0, 0.0, Mean(0.4, QUERIES), MeanDifference(*[math.nan] * 5, QUERIES))
+    embedders = [
+        replace(embedder, perturbed=[unchanged, *embedder.perturbed])
+        for embedder in study.embedders
+        if embedder.perturbed
+    ]
+    table = build_robustness_table(replace(study, embedders=embedders))
+    assert column_titles(table)[-1] == "nothing"
     assert {row[-1] for row in table.texts()} == {"-"}
 
 
 def test_robustness_table_has_a_column_for_each_rate():
-    found = whole()
-    one = found.find("minilm")
-    twice = replace(one, perturbed=[one.perturbed[0], one.perturbed[0]._replace(rate=0.5)])
-    assert set(titles(build_robustness_table(replace(found, embedders=[twice])))[3:]) == {
+    study = make_full_study()
+    minilm = study.find("minilm")
+    with_two_rates = replace(minilm, perturbed=[minilm.perturbed[0], minilm.perturbed[0]._replace(rate=0.5)])
+    assert set(column_titles(build_robustness_table(replace(study, embedders=[with_two_rates])))[3:]) == {
         "keyboard 0.2",
         "keyboard 0.5",
     }
@@ -408,7 +443,7 @@ def test_robustness_table_has_a_column_for_each_rate():
 
 
 def test_find_single_option_pairs_by_hand():
-    described = {
+    specs = {
         "a": "lm(kind=lstm)",
         "b": "lm(kind=lstm, tokenizer=bytes)",
         "c": "lm(kind=transformer, tokenizer=bpe(vocabulary=500))",
@@ -417,26 +452,26 @@ def test_find_single_option_pairs_by_hand():
         "f": "encoder(model=y)",
         "own": "<object at 0x7f>",
     }
-    assert find_single_option_pairs(described) == [("a", "b", "tokenizer"), ("c", "d", "tokenizer vocabulary")]
+    assert find_single_option_pairs(specs) == [("a", "b", "tokenizer"), ("c", "d", "tokenizer vocabulary")]
 
 
 def test_compare_embedder_pairs_has_better_first_and_mean_difference():
     values = {"a": [0.1, 0.2, 0.3, 0.2], "b": [0.5, 0.6, 0.9, 0.4], "c": [0.5, 0.7, 0.9, 0.5]}
-    found = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)"}, values, "ndcg@10")
-    assert [(one.better, one.worse, one.option) for one in found] == [("c", "b", ""), ("b", "a", "tokenizer")]
-    assert found[0].difference.value == pytest.approx(0.05)
-    assert found[1].difference.value == pytest.approx(0.4)
-    assert all(one.difference.p <= one.difference.p_corrected <= 1 for one in found)
+    pairs = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=lstm, tokenizer=bytes)"}, values, "ndcg@10")
+    assert [(pair.better, pair.worse, pair.option) for pair in pairs] == [("c", "b", ""), ("b", "a", "tokenizer")]
+    assert pairs[0].difference.value == pytest.approx(0.05)
+    assert pairs[1].difference.value == pytest.approx(0.4)
+    assert all(pair.difference.p <= pair.difference.p_corrected <= 1 for pair in pairs)
     assert compare_embedder_pairs({"a": "lm"}, {"a": [0.5, 0.1]}, "ndcg@10") == []
 
 
 def test_compare_embedder_pairs_same_pair_twice_is_corrected_once():
     values = {"a": [0.1, 0.2, 0.3, 0.2], "b": [0.5, 0.6, 0.7, 0.9]}
-    found = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=transformer)"}, values, "ndcg@10")
-    assert [(one.better, one.worse, one.option) for one in found] == [("b", "a", ""), ("b", "a", "kind")]
-    assert found[0].difference == found[1].difference
+    pairs = compare_embedder_pairs({"a": "lm(kind=lstm)", "b": "lm(kind=transformer)"}, values, "ndcg@10")
+    assert [(pair.better, pair.worse, pair.option) for pair in pairs] == [("b", "a", ""), ("b", "a", "kind")]
+    assert pairs[0].difference == pairs[1].difference
     p = pytest.approx(ttest_rel(values["b"], values["a"]).pvalue)
-    assert found[0].difference.p_corrected == found[0].difference.p == p
+    assert pairs[0].difference.p_corrected == pairs[0].difference.p == p
 
 
 def test_find_single_option_pairs_ignores_default_values():
@@ -444,38 +479,44 @@ def test_find_single_option_pairs_ignores_default_values():
         find_single_option_pairs({"a": "lm", "b": "lm(kind=transformer)", "c": "lm(kind=transformer, dimension=128)"})
         == []
     )
-    cut = {"a": "lm(tokenizer=bpe)", "b": "lm(tokenizer=bpe(vocabulary=8000))", "c": "lm(tokenizer=bpe(vocabulary=9))"}
-    assert find_single_option_pairs(cut) == [("a", "c", "tokenizer vocabulary"), ("b", "c", "tokenizer vocabulary")]
+    specs = {
+        "a": "lm(tokenizer=bpe)",
+        "b": "lm(tokenizer=bpe(vocabulary=8000))",
+        "c": "lm(tokenizer=bpe(vocabulary=9))",
+    }
+    assert find_single_option_pairs(specs) == [("a", "c", "tokenizer vocabulary"), ("b", "c", "tokenizer vocabulary")]
 
 
 def test_compare_embedder_pairs_lower_is_better():
-    found = compare_embedder_pairs({}, {"a": [0.1, 0.2], "b": [0.5, 0.6]}, "stale", lower=True)
-    assert [(one.better, one.worse) for one in found] == [("a", "b")]
+    pairs = compare_embedder_pairs({}, {"a": [0.1, 0.2], "b": [0.5, 0.6]}, "stale", lower=True)
+    assert [(pair.better, pair.worse) for pair in pairs] == [("a", "b")]
 
 
 # Files
 
 
-@pytest.mark.parametrize("noun", [whole(), bare("a"), sheet()], ids=["lineup", "bare", "tokenizers"])
-def test_json_result_round_trip(noun, tmp_path):
+@pytest.mark.parametrize(
+    "result", [make_full_study(), make_empty_study("a"), make_tokenizer_study()], ids=["lineup", "bare", "tokenizers"]
+)
+def test_json_result_round_trip(result, tmp_path):
     path = tmp_path / "x.json"
-    write_results([noun], [str(path)])
+    write_results([result], [str(path)])
     assert is_result_file(path)
-    (again,) = read_results(path)
-    assert format_results(again, "json") == format_results(noun, "json") == path.read_text()
+    (restored,) = read_results(path)
+    assert format_results(restored, "json") == format_results(result, "json") == path.read_text()
     assert "NaN" not in path.read_text()
 
 
 def test_csv_has_a_row_for_each_embedder_with_all_digits():
-    found = whole()
-    rows = {row["embedder"]: row for row in csv.DictReader(io.StringIO(format_results(found, "csv")))}
-    assert list(rows) == [one.name for one in found.embedders]
-    row, one = rows["minilm"], found.find("minilm")
-    assert float(row["ndcg@10"]) == one.means["ndcg@10"].value
-    assert float(row["recall@5 high"]) == one.means["recall@5"].high
-    assert float(row["ndcg@10 vs bm25 p_corrected"]) == one.differences["ndcg@10"].p_corrected
-    assert float(row["pgvector(index=hnsw) retrieve_p99_ms"]) == one.stores[2].stages["retrieve"].p99
-    assert float(row["tokenizer compression"]) == one.tokenizer.compression
+    study = make_full_study()
+    rows = {row["embedder"]: row for row in csv.DictReader(io.StringIO(format_results(study, "csv")))}
+    assert list(rows) == [embedder.name for embedder in study.embedders]
+    row, embedder = rows["minilm"], study.find("minilm")
+    assert float(row["ndcg@10"]) == embedder.means["ndcg@10"].value
+    assert float(row["recall@5 high"]) == embedder.means["recall@5"].high
+    assert float(row["ndcg@10 vs bm25 p_corrected"]) == embedder.differences["ndcg@10"].p_corrected
+    assert float(row["pgvector(index=hnsw) retrieve_p99_ms"]) == embedder.stores[2].stages["retrieve"].p99
+    assert float(row["tokenizer compression"]) == embedder.tokenizer.compression
     assert (row["trained"], row["dimension"]) == ("true", "384")
     assert rows["byt5-small"]["faulty_documents"] == "3"
     assert rows["bm25"]["dimension"] == rows["bm25"]["exact total_p50_ms"] == ""
@@ -483,56 +524,60 @@ def test_csv_has_a_row_for_each_embedder_with_all_digits():
 
 
 def test_long_csv_has_every_value_once():
-    found = whole()
-    rows = list(csv.DictReader(io.StringIO(format_results([found], "long"))))
+    study = make_full_study()
+    rows = list(csv.DictReader(io.StringIO(format_results([study], "long"))))
     keys = [(row["embedder"], row["table"], row["how"], row["at"], row["measure"]) for row in rows]
     assert len(set(keys)) == len(keys)
     values = dict(zip(keys, (row["value"] for row in rows), strict=True))
-    one = found.find("wordllama")
-    small = next(it for it in one.compressed if (it.method, it.dimension) == ("first", 32))
-    assert float(values["wordllama", "dimension", "first float32", "32", "mrr@15"]) == small.means["mrr@15"].value
-    assert float(values["wordllama", "loss", "keyboard", "0.2", "ndcg@10"]) == one.perturbed[0].difference.value
-    assert float(values["wordllama", "size", "", "1500", "recall@1"]) == one.corpus_sizes[1].means["recall@1"].value
+    embedder = study.find("wordllama")
+    compression = next(
+        row_item for row_item in embedder.compressed if (row_item.method, row_item.dimension) == ("first", 32)
+    )
+    assert float(values["wordllama", "dimension", "first float32", "32", "mrr@15"]) == compression.means["mrr@15"].value
+    assert float(values["wordllama", "loss", "keyboard", "0.2", "ndcg@10"]) == embedder.perturbed[0].difference.value
+    assert (
+        float(values["wordllama", "size", "", "1500", "recall@1"]) == embedder.corpus_sizes[1].means["recall@1"].value
+    )
     assert float(values["lstm-bpe", "pair", "tokenizer: lstm-bytes", "", "ndcg@10"]) == 0.028
 
 
 def test_tokenization_format_round_trip(tmp_path):
-    found = replace(whole(), convention="tokenization")
+    study = replace(make_full_study(), convention="tokenization")
     path = tmp_path / "study.csv"
-    write_results([found], [str(path)], "tokenization")
+    write_results([study], [str(path)], "tokenization")
     assert detect_layout(str(path)) == "tokenization"
     assert path.read_text().splitlines()[0] == ",".join(tokenization.MODEL_COLUMNS)
-    again = tokenization.read_model_table(str(path))
-    for one in found.embedders:
-        entry = again.entries[one.name]
-        assert entry.means["mrr@15"] == Mean(one.means["mrr@15"].value, QUERIES)
-        assert entry.means["recall@10"].value == one.means["recall@10"].value
+    restored = tokenization.read_model_table(str(path))
+    for embedder in study.embedders:
+        entry = restored.entries[embedder.name]
+        assert entry.means["mrr@15"] == Mean(embedder.means["mrr@15"].value, QUERIES)
+        assert entry.means["recall@10"].value == embedder.means["recall@10"].value
         assert "recall@15" not in entry.means
-        if one.stores:
-            assert entry.speed.stages["total"].mean == one.stores[0].stages["total"].mean
+        if embedder.stores:
+            assert entry.speed.stages["total"].mean == embedder.stores[0].stages["total"].mean
 
 
 def test_tokenization_format_has_timed_queries_if_not_all_were_timed():
-    found = replace(whole(), convention="tokenization")
-    assert "timed_queries" not in format_results([found], "tokenization")
-    one = found.find("minilm")
-    stages = {name: replace(stage, n=14) for name, stage in one.stores[0].stages.items()}
-    few = replace(one, stores=[replace(one.stores[0], stages=stages), *one.stores[1:]])
-    bare_one = replace(one, name="untimed", stores=[])
-    several = replace(found, embedders=[few, found.find("bm25"), bare_one])
-    rows = list(csv.DictReader(io.StringIO(format_results([several], "tokenization"))))
-    told = [(row["model"], row["num_queries"], row["timed_queries"]) for row in rows]
-    assert told == [("minilm", "391", "14"), ("bm25", "391", "391"), ("untimed", "391", "")]
+    study = replace(make_full_study(), convention="tokenization")
+    assert "timed_queries" not in format_results([study], "tokenization")
+    minilm = study.find("minilm")
+    stages = {name: replace(stage, n=14) for name, stage in minilm.stores[0].stages.items()}
+    partly_timed = replace(minilm, stores=[replace(minilm.stores[0], stages=stages), *minilm.stores[1:]])
+    untimed = replace(minilm, name="untimed", stores=[])
+    mixed = replace(study, embedders=[partly_timed, study.find("bm25"), untimed])
+    rows = list(csv.DictReader(io.StringIO(format_results([mixed], "tokenization"))))
+    counts = [(row["model"], row["num_queries"], row["timed_queries"]) for row in rows]
+    assert counts == [("minilm", "391", "14"), ("bm25", "391", "391"), ("untimed", "391", "")]
 
 
 def test_tokenization_format_requires_tokenization_convention():
-    with pytest.raises(BadInput, match="but tokenization requires tokenization") as raised:
-        format_results([whole()], "tokenization")
-    assert raised.value.hint.startswith("run `ragauge embedders` again with --format tokenization")
+    with pytest.raises(BadInput, match="but tokenization requires tokenization") as error:
+        format_results([make_full_study()], "tokenization")
+    assert error.value.hint.startswith("run `ragauge embedders` again with --format tokenization")
 
 
 def test_tokenizer_format_applies_only_to_tokenizers():
-    text = format_results([sheet()], "tokenizer")
+    text = format_results([make_tokenizer_study()], "tokenizer")
     assert [line.split(",")[0] for line in text.splitlines()] == [
         "tokenizer",
         "bytes",
@@ -540,21 +585,21 @@ def test_tokenizer_format_applies_only_to_tokenizers():
         "minilm",
     ]
     with pytest.raises(KeyError):
-        format_results([whole()], "tokenizer")
+        format_results([make_full_study()], "tokenizer")
 
 
 def test_embedder_formats_apply_to_one_embedder_study():
     for form in ("tokenization", "long"):
         with pytest.raises(KeyError):
-            format_results([sheet()], form)
+            format_results([make_tokenizer_study()], form)
     with pytest.raises(BadInput, match="this format contains one result"):
-        format_results([whole(), whole()], "tokenization")
+        format_results([make_full_study(), make_full_study()], "tokenization")
 
 
 @pytest.mark.slow
 def test_cli_report_embedder_study_in_every_format_and_with_runs(tmp_path):
     run = command_in(tmp_path, "report")
-    write_results([replace(whole(), convention="tokenization")], [str(tmp_path / "lineup.json")])
+    write_results([replace(make_full_study(), convention="tokenization")], [str(tmp_path / "lineup.json")])
     assert "minilm-float32 is best by ndcg@10" in run("lineup.json").stdout
     run("lineup.json", "-o", "page.html", "-o", "page.md", "-o", "table.csv")
     assert "minilm-float32 is best by ndcg@10" in (tmp_path / "page.html").read_text()
@@ -567,17 +612,17 @@ def test_cli_report_embedder_study_in_every_format_and_with_runs(tmp_path):
     assert schemas == ["ragauge-report/3", "ragauge-embedders/2"]
 
 
-def test_terminal_80_columns_names_omitted_columns(told):
-    pieces, left = render_report(told, 80)
-    assert {"recall@10", "p99 ms", "white space"} <= set(left)
+def test_terminal_80_columns_names_omitted_columns(study_report):
+    pieces, omitted = render_report(study_report, 80)
+    assert {"recall@10", "p99 ms", "white space"} <= set(omitted)
     assert len(pieces) < 60
-    assert render_report(told, 400)[1] == []
-    narrow = Console(width=200)
-    assert all(narrow.measure(one).maximum <= 80 for one in pieces if isinstance(one, RichTable))
+    assert render_report(study_report, 400)[1] == []
+    console = Console(width=200)
+    assert all(console.measure(piece).maximum <= 80 for piece in pieces if isinstance(piece, RichTable))
 
 
 def test_write_result_pipe_wraps_prose_but_not_tables(capsys):
-    write_result([whole()], [], as_json=False, as_csv=False)
+    write_result([make_full_study()], [], as_json=False, as_csv=False)
     lines = capsys.readouterr().out.splitlines()
     prose = [line for line in lines if "  " not in line]
     assert max(map(len, prose)) <= 80
@@ -586,7 +631,7 @@ def test_write_result_pipe_wraps_prose_but_not_tables(capsys):
 
 
 def test_cli_report_tokenization_hint_suggests_running_again(tmp_path):
-    write_results([whole()], [str(tmp_path / "lineup.json")])
+    write_results([make_full_study()], [str(tmp_path / "lineup.json")])
     done = command_in(tmp_path, "report")("lineup.json", "--format", "tokenization", code=2)
     assert "--convention" not in done.stderr
     assert "run `ragauge embedders` again with --format tokenization" in done.stderr
@@ -594,7 +639,7 @@ def test_cli_report_tokenization_hint_suggests_running_again(tmp_path):
 
 def test_cli_report_format_and_file_ending_mismatch_raises_error(tmp_path):
     run = command_in(tmp_path, "report")
-    write_results([whole()], [str(tmp_path / "lineup.json")])
+    write_results([make_full_study()], [str(tmp_path / "lineup.json")])
     done = run("lineup.json", "-o", "page.html", "--format", "long", code=2)
     assert "page.html: the ending .html is not that of the format long" in done.stderr
     assert "use `-o page.csv`, or remove --format" in done.stderr
@@ -604,7 +649,7 @@ def test_cli_report_format_and_file_ending_mismatch_raises_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("damage", "said"),
+    ("corrupt", "message"),
     [
         (lambda text: text[:2000], "lineup.json:"),
         (lambda text: text[2000:], "or it is a corrupt result: the JSON cannot be read ("),
@@ -614,20 +659,20 @@ def test_cli_report_format_and_file_ending_mismatch_raises_error(tmp_path):
         ),
     ],
 )
-def test_cli_report_corrupt_result_raises_error(tmp_path, damage, said):
+def test_cli_report_corrupt_result_raises_error(tmp_path, corrupt, message):
     file = tmp_path / "lineup.json"
-    write_results([whole()], [str(file)])
-    file.write_text(damage(file.read_text()))
+    write_results([make_full_study()], [str(file)])
+    file.write_text(corrupt(file.read_text()))
     done = command_in(tmp_path, "report")("lineup.json", code=2)
-    assert said in done.stderr
+    assert message in done.stderr
 
 
 def test_csv_names_with_control_characters_round_trip():
-    odd = bare("a\x1b[31mb", "tab\tand, comma")
-    text = format_results(odd, "csv")
+    study = make_empty_study("a\x1b[31mb", "tab\tand, comma")
+    text = format_results(study, "csv")
     assert [row[0] for row in csv.reader(io.StringIO(text))] == ["embedder", "a\x1b[31mb", "tab\tand, comma"]
-    long = format_results([replace(whole(), embedders=[entrant("a\x9bb", 0.4)], pairs=[])], "long")
-    assert "a\x9bb,quality," in long
+    long_text = format_results([replace(make_full_study(), embedders=[make_embedder("a\x9bb", 0.4)], pairs=[])], "long")
+    assert "a\x9bb,quality," in long_text
 
 
 def test_check_outputs_format_name_applies_to_one_file():
@@ -642,82 +687,89 @@ def test_check_outputs_format_name_applies_to_one_file():
 
 
 def test_write_result_format_without_file_prints_it(capsys):
-    write_result([whole()], [], as_json=False, as_csv=False, format_name="long")
+    write_result([make_full_study()], [], as_json=False, as_csv=False, format_name="long")
     assert capsys.readouterr().out.startswith("embedder,table,how,at,measure,value,low,high,n\nminilm,quality,")
 
 
 # Charts
 
 
-def test_build_charts_draws_charts_only_with_enough_data(drawings):
-    assert set(drawings) == CHARTS
-    assert build_charts(bare("a", "b")) == {}
+def test_build_charts_draws_charts_only_with_enough_data(charts):
+    assert set(charts) == CHARTS
+    assert build_charts(make_empty_study("a", "b")) == {}
 
 
 @pytest.mark.slow
-def test_charts_are_valid_vega_lite_without_warnings(capfd, drawings):
+def test_charts_are_valid_vega_lite_without_warnings(capfd, charts):
     import altair
     import vl_convert
 
-    for drawing in drawings.values():
-        for one in drawing.panels:
-            assert altair.LayerChart.from_dict(one.spec, validate=True)
-        for spec in [*({**one.spec, "width": 300} for one in drawing.panels), chart_specification(drawing)]:
+    for drawing in charts.values():
+        for panel in drawing.panels:
+            assert altair.LayerChart.from_dict(panel.spec, validate=True)
+        for spec in [*({**panel.spec, "width": 300} for panel in drawing.panels), chart_specification(drawing)]:
             assert vl_convert.vegalite_to_vega(spec, show_warnings=True)["marks"]
     assert "WARN" not in "".join(capfd.readouterr())
 
 
-def test_charts_use_one_colour_scale_for_embedders(drawings):
+def test_charts_use_one_colour_scale_for_embedders(charts):
     scales = {
         json.dumps(layer["encoding"]["color"]["scale"])
-        for drawing in drawings.values()
-        for one in drawing.panels
-        for layer in one.spec["layer"]
+        for drawing in charts.values()
+        for panel in drawing.panels
+        for layer in panel.spec["layer"]
         if layer["encoding"].get("color", {}).get("field") == "system"
     }
     assert len(scales) == 1
 
 
-def test_charts_have_alt_texts_and_captions(drawings):
-    for name, drawing in drawings.items():
+def test_charts_have_alt_texts_and_captions(charts):
+    for name, drawing in charts.items():
         assert "minilm" in drawing.alt or name == "bits"
         assert drawing.alt.endswith(".")
         assert drawing.caption.endswith(".")
 
 
-def hostile(names=(*HOSTILE, *NAMES, r"\textbf{x}_$", "x" * 300)):
+def make_hostile_study(names=(*HOSTILE, *NAMES, r"\textbf{x}_$", "x" * 300)):
     """Build a study in which every text field has hostile text."""
-    evil = HOSTILE[0]
-    entrants = [
-        entrant(
-            name, 0.4 - 0.01 * i, description=evil, failed_texts=[EmbeddingFailure(evil, "query", "failed", evil)],
-            failure_counts=[FailureCount("query", "failed", 1)], notes=[evil],
+    text = HOSTILE[0]
+    embedders = [
+        make_embedder(
+            name, 0.4 - 0.01 * i, description=text, failed_texts=[EmbeddingFailure(text, "query", "failed", text)],
+            failure_counts=[FailureCount("query", "failed", 1)], notes=[text],
         )
         for i, name in enumerate(names)
     ]  # fmt: skip
-    found = whole()
-    pair = [EmbedderPair(names[0], names[1], evil, gap(0.1))]
-    return replace(found, dataset=evil, embedders=entrants, baseline=names[0], failures={evil: evil}, pairs=pair)
+    study = make_full_study()
+    pair = [EmbedderPair(names[0], names[1], text, make_difference(0.1))]
+    return replace(
+        study,
+        dataset=text,
+        embedders=embedders,
+        baseline=names[0],
+        failures={text: text},
+        pairs=pair,
+    )
 
 
-def test_charts_hostile_names_are_in_no_vega_expression(evil):
+def test_charts_hostile_names_are_in_no_vega_expression(hostile_report):
     import vl_convert
 
-    for kind, drawing in collect_charts([evil]).items():
-        written = "\n".join(expressions(vl_convert.vegalite_to_vega(chart_specification(drawing))))
+    for kind, drawing in collect_charts([hostile_report]).items():
+        expression_text = "\n".join(vega_expressions(vl_convert.vegalite_to_vega(chart_specification(drawing))))
         for name in HOSTILE:
-            assert name not in written, kind
-            assert json.dumps(name)[1:-1] not in written, kind
+            assert name not in expression_text, kind
+            assert json.dumps(name)[1:-1] not in expression_text, kind
 
 
-def test_markdown_terminal_and_csv_escape_hostile_names(evil):
-    found = hostile()
-    text = render_markdown([evil])
+def test_markdown_terminal_and_csv_escape_hostile_names(hostile_report):
+    study = make_hostile_study()
+    text = render_markdown([hostile_report])
     assert "<script>window.__x" not in text
     assert "<img src=x" not in text
-    assert not any("\x07" in str(one) for one in render_report(evil, 80)[0])
-    rows = list(csv.DictReader(io.StringIO(format_results(found, "csv"))))
-    assert [row["embedder"] for row in rows] == [one.name for one in found.embedders]
+    assert not any("\x07" in str(embedder) for embedder in render_report(hostile_report, 80)[0])
+    rows = list(csv.DictReader(io.StringIO(format_results(study, "csv"))))
+    assert [row["embedder"] for row in rows] == [embedder.name for embedder in study.embedders]
 
 
 # HTML page
@@ -726,52 +778,55 @@ def test_markdown_terminal_and_csv_escape_hostile_names(evil):
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "page.html"
-    report(whole(), path)
+    report(make_full_study(), path)
     return path
 
 
-def test_page_draws_charts_in_light_and_dark(opened, file, drawings):
+def test_page_draws_charts_in_light_and_dark(open_page, file, charts):
     for size, scheme in (((1280, 900), "light"), ((390, 800), "dark")):
-        seen = opened(file, charts=True, size=size, scheme=scheme)
-        assert seen.locator("[data-chart] svg").count() == sum(len(one.panels) for one in drawings.values())
-        assert seen.evaluate("document.documentElement.scrollWidth") <= size[0]
-    assert "could not be drawn" not in seen.inner_text("main")
+        page = open_page(file, charts=True, size=size, scheme=scheme)
+        assert page.locator("[data-chart] svg").count() == sum(len(chart.panels) for chart in charts.values())
+        assert page.evaluate("document.documentElement.scrollWidth") <= size[0]
+    assert "could not be drawn" not in page.inner_text("main")
 
 
-def test_page_navigation_fits_and_links_to_sections(opened, file):
-    seen = opened(file, charts=True, size=(1280, 900))
-    assert seen.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('nav'))")
-    places = seen.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
-    assert all(seen.locator(place).count() == 1 for place in places)
+def test_page_navigation_fits_and_links_to_sections(open_page, file):
+    page = open_page(file, charts=True, size=(1280, 900))
+    assert page.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('nav'))")
+    links = page.eval_on_selector_all("nav a", "all => all.map(one => one.getAttribute('href'))")
+    assert all(page.locator(link).count() == 1 for link in links)
 
 
-def test_page_sorts_numbers_by_value(opened, file):
-    seen = opened(file, charts=True)
-    at = titles(build_cost_table(whole())).index("parameters")
-    seen.click(f"#embedders-costs button[data-column='{at}']")
-    column = f"#embedders-costs tbody tr td:nth-child({at + 1})"
-    cells = seen.eval_on_selector_all(column, "all => all.map(one => one.textContent)")
-    assert [one for one in cells if one != "-"] == ["217.0M", "32.0M", "22.7M", "22.7M", "2.3M", "2.3M", "2.3M"]
+def test_page_sorts_numbers_by_value(open_page, file):
+    page = open_page(file, charts=True)
+    column_index = column_titles(build_cost_table(make_full_study())).index("parameters")
+    page.click(f"#embedders-costs button[data-column='{column_index}']")
+    column = f"#embedders-costs tbody tr td:nth-child({column_index + 1})"
+    cells = page.eval_on_selector_all(column, "all => all.map(one => one.textContent)")
+    assert [cell for cell in cells if cell != "-"] == ["217.0M", "32.0M", "22.7M", "22.7M", "2.3M", "2.3M", "2.3M"]
 
 
-def test_page_hostile_names_are_escaped(opened, evil, tmp_path):
+def test_page_hostile_names_are_escaped(open_page, hostile_report, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(render_page([evil], load_vega_script))
+    path.write_text(render_page([hostile_report], load_vega_script))
     assert "<script>window.__x" not in path.read_text()
-    seen = opened(path, charts=True)
-    assert seen.evaluate("window.__x") is None
-    assert seen.locator("main img").count() == 0
+    page = open_page(path, charts=True)
+    assert page.evaluate("window.__x") is None
+    assert page.locator("main img").count() == 0
 
 
 def test_quality_table_means_without_intervals_have_none():
-    found = whole()
-    plain = [
-        replace(one, means={name: Mean(it.value, it.n) for name, it in one.means.items()}) for one in found.embedders
+    study = make_full_study()
+    without_intervals = [
+        replace(
+            embedder, means={name: Mean(mean_value.value, mean_value.n) for name, mean_value in embedder.means.items()}
+        )
+        for embedder in study.embedders
     ]
-    told = build_report(replace(found, embedders=plain))
-    assert columns(tables(told, "quality")[0])["minilm"]["ndcg@10"] == "0.4620"
-    assert "best by ndcg@10: 0.4650 over" in told.summary
-    assert mean(0.5).n == QUERIES
+    study_report = build_report(replace(study, embedders=without_intervals))
+    assert cells_by_row(find_tables(study_report, "quality")[0])["minilm"]["ndcg@10"] == "0.4620"
+    assert "best by ndcg@10: 0.4650 over" in study_report.summary
+    assert make_mean(0.5).n == QUERIES
 
 
 @pytest.mark.slow
@@ -782,15 +837,15 @@ def test_cli_report_study_file_tokenization_equals_folder():
 
 
 def test_quality_text_states_truncation_and_chance():
-    found = whole()
-    text = text_of(build_report(found), "quality")
+    study = make_full_study()
+    text = find_text(build_report(study), "quality")
     assert "Texts are cut after 512 characters, which shortens 14.2% of the documents; `ragauge run` reads" in text
     assert "(`--context 0` cuts none)" in text
-    assert "chance ranks by random vectors" in tables(build_report(found), "quality")[0].note
-    others = [one for one in found.embedders if one.kind != "chance"]
-    bare = build_report(replace(found, context=None, truncated=0.0, embedders=others))
-    assert "cut after" not in text_of(bare, "quality")
-    assert tables(bare, "quality")[0].note == ""
+    assert "chance ranks by random vectors" in find_tables(build_report(study), "quality")[0].note
+    without_chance = [embedder for embedder in study.embedders if embedder.kind != "chance"]
+    untruncated = build_report(replace(study, context=None, truncated=0.0, embedders=without_chance))
+    assert "cut after" not in find_text(untruncated, "quality")
+    assert find_tables(untruncated, "quality")[0].note == ""
 
 
 def test_read_results_schema_version_1_is_upgraded():
@@ -798,7 +853,7 @@ def test_read_results_schema_version_1_is_upgraded():
     (study,) = read_results(goldens / "folders/study/lineup.json")
     old = json.loads((goldens / "folders/study/lineup.json").read_text())
     assert old["schema"] == "ragauge-embedders/1"
-    assert [one.name for one in study.embedders] == [one["name"] for one in old["entrants"]]
+    assert [embedder.name for embedder in study.embedders] == [embedder["name"] for embedder in old["entrants"]]
     assert study.embedders[0].differences["ndcg@10"].value == old["entrants"][0]["gaps"]["ndcg@10"]["difference"]
     assert study.embedders[0].perturbed[0].name == old["entrants"][0]["shaken"][0]["how"]
     assert study.find("bm25").kind == "lexical"
@@ -806,7 +861,7 @@ def test_read_results_schema_version_1_is_upgraded():
     (tokenizers,) = read_results(goldens / "outputs/tokenizers-known.json")
     old = json.loads((goldens / "outputs/tokenizers-known.json").read_text())
     assert old["schema"] == "ragauge-tokenizers/1"
-    assert [one.tokens for one in tokenizers.tokenizers] == [one["tokens"] for one in old["rows"]]
+    assert [embedder.tokens for embedder in tokenizers.tokenizers] == [embedder["tokens"] for embedder in old["rows"]]
     assert tokenizers.tokenizers[0].longest[0].tokens == old["rows"][0]["longest"][0]["pieces"]
 
 

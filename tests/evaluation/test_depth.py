@@ -22,12 +22,12 @@ QUERIES = {f"q{i}": f"query {i}" for i in range(6)}
 GRADES = {query: {f"d{i}": 1.0, f"d{i + 20}": 1.0} for i, query in enumerate(QUERIES)}
 
 
-def dataset(n_documents=40):
+def make_dataset(n_documents=40):
     documents = [Document(f"d{i}", f"text {i}") for i in range(n_documents)]
     return Dataset("depths", documents, QUERIES, Judgments(GRADES))
 
 
-def returns(n_hits=1000, start=0):
+def make_search(n_hits=1000, start=0):
     """Return a system that ranks d0, d1, … (from number `start`) and returns at most `n_hits` documents."""
 
     def search(query, k):
@@ -39,12 +39,12 @@ def returns(n_hits=1000, start=0):
 @pytest.fixture
 def folder(tmp_path):
     """Return a folder of runs with k=5: `deep` could return more documents, `short` only has 4."""
-    ragauge.run(dataset(), {"deep": returns(), "short": returns(4)}, k=5, out=tmp_path / "runs")
+    ragauge.run(make_dataset(), {"deep": make_search(), "short": make_search(4)}, k=5, out=tmp_path / "runs")
     return tmp_path / "runs"
 
 
 def test_evaluate_measure_beyond_k_is_undefined_with_reason():
-    run = ragauge.run(dataset(), {"deep": returns()}, k=5).runs["deep"]
+    run = ragauge.run(make_dataset(), {"deep": make_search()}, k=5).runs["deep"]
     scores = ragauge.evaluate(GRADES, run, ["recall@5", "recall@10", "mrr", "ideal_dcg@10"])
     assert scores.means["recall@5"] == pytest.approx(5 / 12)
     assert math.isnan(scores.means["recall@10"])
@@ -56,10 +56,10 @@ def test_evaluate_measure_beyond_k_is_undefined_with_reason():
 
 @pytest.mark.parametrize(
     ("system", "k", "n_documents"),
-    [(returns(4), 5, 40), (returns(), 40, 40), (returns(), 50, 40)],
+    [(make_search(4), 5, 40), (make_search(), 40, 40), (make_search(), 50, 40)],
 )
 def test_evaluate_measure_beyond_k_is_defined_for_complete_rankings(system, k, n_documents):
-    run = ragauge.run(dataset(n_documents), {"all": system}, k=k).runs["all"]
+    run = ragauge.run(make_dataset(n_documents), {"all": system}, k=k).runs["all"]
     assert defined_depth(run) == math.inf
     scores = ragauge.evaluate(GRADES, run, "recall@100")
     assert scores.n["recall@100"] == 6
@@ -67,38 +67,38 @@ def test_evaluate_measure_beyond_k_is_defined_for_complete_rankings(system, k, n
 
 
 def test_defined_depth_duplicates_do_not_make_ranking_complete():
-    def chunks(query, k):
+    def search_chunks(query, k):
         return [Hit(f"d{i // 2}", 1 / (i + 1)) for i in range(k)]
 
-    run = ragauge.run(dataset(), {"chunks": chunks}, k=6).runs["chunks"]
+    run = ragauge.run(make_dataset(), {"chunks": search_chunks}, k=6).runs["chunks"]
     assert run.table.height == 6 * 3
     assert defined_depth(run) == 6
 
 
 def test_defined_depth_ignores_failed_queries():
-    def fails(query, k):
+    def failing_search(query, k):
         if query == "query 3":
             raise RuntimeError("no answer")
         return [Hit("d1", 1.0)]
 
-    assert defined_depth(ragauge.run(dataset(), {"fails": fails}, k=5).runs["fails"]) == math.inf
+    assert defined_depth(ragauge.run(make_dataset(), {"fails": failing_search}, k=5).runs["fails"]) == math.inf
 
 
 def test_defined_depth_is_kept_after_resumed_run(tmp_path):
-    broken = tmp_path / "broken"
-    broken.touch()
+    failure_flag = tmp_path / "broken"
+    failure_flag.touch()
 
     def search(query, k):
-        if query == "query 3" and broken.exists():
+        if query == "query 3" and failure_flag.exists():
             raise RuntimeError("no answer")
         return [Hit("d1", 1.0), Hit("d2", 0.5)]
 
-    first = ragauge.run(dataset(), {"own": search}, k=5, out=tmp_path / "runs").runs["own"]
-    broken.unlink()
-    found = ragauge.run(dataset(), {"own": search}, k=5, out=tmp_path / "runs", reuse=True)
-    again = found.runs["own"]
-    assert any("that had failed were run again" in note for note in found.notes)
-    assert defined_depth(first) == defined_depth(again) == math.inf
+    first = ragauge.run(make_dataset(), {"own": search}, k=5, out=tmp_path / "runs").runs["own"]
+    failure_flag.unlink()
+    result = ragauge.run(make_dataset(), {"own": search}, k=5, out=tmp_path / "runs", reuse=True)
+    resumed = result.runs["own"]
+    assert any("that had failed were run again" in note for note in result.notes)
+    assert defined_depth(first) == defined_depth(resumed) == math.inf
 
 
 def test_evaluate_run_file_beyond_depth_adds_note():
@@ -109,7 +109,7 @@ def test_evaluate_run_file_beyond_depth_adds_note():
 
 
 def test_evaluate_tool_presets_compute_measures_beyond_depth(folder):
-    computed = {name for name, one in PRESETS.items() if one.beyond_depth == "computed"}
+    computed = {name for name, preset in PRESETS.items() if preset.beyond_depth == "computed"}
     assert computed == {"trec10", "trec9", "beir", "ranx", "torchmetrics", "sklearn"}
     scores = ragauge.evaluate(str(folder), str(folder / "deep"), "recall@10", "trec10")
     assert scores.n["recall@10"] == 6
@@ -136,35 +136,35 @@ def test_outputs_undefined_measures_are_empty(folder):
         deep = [row for row in rows if "deep" in row.values() and int(row.get("K", 10)) > 5]
         assert deep
         assert {row[name] for row in deep for name in columns} == {""}
-    found = json.loads(run("report", "runs", "--format", "ragdbeval").stdout)["results"]
-    assert {one["mean_metrics"]["quality_recall@100"] for one in found if one["experiment_name"] == "deep"} == {None}
+    results = json.loads(run("report", "runs", "--format", "ragdbeval").stdout)["results"]
+    assert {row["mean_metrics"]["quality_recall@100"] for row in results if row["experiment_name"] == "deep"} == {None}
 
 
 def test_compare_undefined_measure_has_no_verdict(folder):
-    ragauge.run(dataset(), {"deep": returns(), "other": returns(start=3)}, k=5, out=folder)
+    ragauge.run(make_dataset(), {"deep": make_search(), "other": make_search(start=3)}, k=5, out=folder)
     files = [str(folder / "deep"), str(folder / "other")]
-    found = ragauge.compare(files, measures=["recall@10", "recall@5"])
-    assert [(row.measure, row.n) for row in found.rows] == [("recall@10", 0), ("recall@5", 6)]
+    comparison = ragauge.compare(files, measures=["recall@10", "recall@5"])
+    assert [(row.measure, row.n) for row in comparison.rows] == [("recall@10", 0), ("recall@5", 6)]
     run = command_in(folder.parent)
-    told = run("compare", *files, "-b", "deep", "-m", "recall@10", "-m", "recall@5").stderr
-    assert "recall@10 against" not in told
-    assert "recall@10 is undefined" in told
+    notes = run("compare", *files, "-b", "deep", "-m", "recall@10", "-m", "recall@5").stderr
+    assert "recall@10 against" not in notes
+    assert "recall@10 is undefined" in notes
 
 
 def test_compare_undefined_measure_affects_only_pairs_of_shallow_run(tmp_path):
-    ragauge.run(dataset(), {"shallow": returns()}, k=5, out=tmp_path / "a")
-    ragauge.run(dataset(), {"deep": returns(), "other": returns(start=3)}, k=20, out=tmp_path / "b")
+    ragauge.run(make_dataset(), {"shallow": make_search()}, k=5, out=tmp_path / "a")
+    ragauge.run(make_dataset(), {"deep": make_search(), "other": make_search(start=3)}, k=20, out=tmp_path / "b")
     files = [str(tmp_path / name) for name in ("a/shallow", "b/deep", "b/other")]
-    found = ragauge.compare(files, measures=["recall@10"])
-    pairs = {(row.baseline, row.system): row.n for row in found.rows}
+    comparison = ragauge.compare(files, measures=["recall@10"])
+    pairs = {(row.baseline, row.system): row.n for row in comparison.rows}
     assert pairs == {("shallow", "deep"): 0, ("shallow", "other"): 0, ("deep", "other"): 6}
 
 
 def test_history_audit_and_gate_treat_measure_beyond_k_as_undefined(folder):
     points = ragauge.history(folder, measures="recall@10").points
-    assert {one.system: one.mean.n for one in points} == {"deep": 0, "short": 6}
-    found = ragauge.audit(str(folder / "deep"), measures=["recall@10", "recall@5"], checks=["depth"])
-    assert [one.message for one in found.findings] == ["recall@10 is undefined: the run was made with k=5"]
+    assert {point.system: point.mean.n for point in points} == {"deep": 0, "short": 6}
+    report = ragauge.audit(str(folder / "deep"), measures=["recall@10", "recall@5"], checks=["depth"])
+    assert [point.message for point in report.findings] == ["recall@10 is undefined: the run was made with k=5"]
     with pytest.raises(MissingEvidence, match="recall@10 cannot be audited"):
         ragauge.audit(str(folder / "deep"), measures=["recall@10"])
     gate = ragauge.gate(str(folder / "deep"), ["recall@10 >= 0.01"])
@@ -173,10 +173,10 @@ def test_history_audit_and_gate_treat_measure_beyond_k_as_undefined(folder):
 
 
 def test_run_k_defaults_to_largest_cutoff():
-    found = ragauge.run(dataset(), {"deep": returns()}, measures=["recall@25", "ndcg@10"])
-    assert found.runs["deep"].manifest["plan"]["k"] == 25
+    result = ragauge.run(make_dataset(), {"deep": make_search()}, measures=["recall@25", "ndcg@10"])
+    assert result.runs["deep"].manifest["plan"]["k"] == 25
     with pytest.raises(BadInput, match="recall@25 needs 25 documents per query, but -k is 10") as error:
-        ragauge.run(dataset(), {"deep": returns()}, measures=["recall@25"], k=10)
+        ragauge.run(make_dataset(), {"deep": make_search()}, measures=["recall@25"], k=10)
     assert error.value.hint == "use `-k 25`, or a cutoff of at most 10"
 
 

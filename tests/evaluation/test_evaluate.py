@@ -60,25 +60,29 @@ def test_scores_frames_have_null_for_unscored():
     assert found.to_pandas()["value"].isna().tolist() == [False, False, True]
 
 
-def rows(nested):
+def list_rows(nested):
     return [(q, d, v) for q, docs in nested.items() for d, v in docs.items()]
 
 
-def judgments_in_every_shape():
-    table = {"query_id": [r[0] for r in rows(QRELS)], "doc_id": [r[1] for r in rows(QRELS)]}
-    table["relevance"] = [r[2] for r in rows(QRELS)]
+def yield_judgment_types():
+    table = {"query_id": [r[0] for r in list_rows(QRELS)], "doc_id": [r[1] for r in list_rows(QRELS)]}
+    table["relevance"] = [r[2] for r in list_rows(QRELS)]
     yield "nested", QRELS
-    yield "tuples", rows(QRELS)
+    yield "tuples", list_rows(QRELS)
     yield "polars", pl.DataFrame(table)
     yield "lazy", pl.LazyFrame(table)
     yield "pandas", pd.DataFrame(table)
     yield "record", ragauge.read_judgments(QRELS)
 
 
-def runs_in_every_shape():
-    table = {"qid": [r[0] for r in rows(RUN)], "docno": [r[1] for r in rows(RUN)], "score": [r[2] for r in rows(RUN)]}
+def yield_run_types():
+    table = {
+        "qid": [r[0] for r in list_rows(RUN)],
+        "docno": [r[1] for r in list_rows(RUN)],
+        "score": [r[2] for r in list_rows(RUN)],
+    }
     yield "nested", RUN
-    yield "tuples", rows(RUN)
+    yield "tuples", list_rows(RUN)
     yield "polars", pl.DataFrame(table)
     yield "pandas", pd.DataFrame(table)
     yield "record", ragauge.read_run(RUN)
@@ -90,12 +94,12 @@ def runs_in_every_shape():
     )
 
 
-@pytest.mark.parametrize(("shape", "qrels"), list(judgments_in_every_shape()))
+@pytest.mark.parametrize(("shape", "qrels"), list(yield_judgment_types()))
 def test_evaluate_judgment_types_give_equal_means(shape, qrels):
     assert evaluate(qrels, RUN, ["ndcg@10"]).means == evaluate(QRELS, RUN, ["ndcg@10"]).means
 
 
-@pytest.mark.parametrize(("shape", "run"), list(runs_in_every_shape()))
+@pytest.mark.parametrize(("shape", "run"), list(yield_run_types()))
 def test_evaluate_run_types_give_equal_means(shape, run):
     assert evaluate(QRELS, run, ["ndcg@10", "map"]).means == evaluate(QRELS, RUN, ["ndcg@10", "map"]).means
 
@@ -137,13 +141,13 @@ def test_evaluate_accepts_function_as_measure():
     found = evaluate(QRELS, RUN, ["mrr", judged_in_the_first_two])
     assert found.per_query["judged_in_the_first_two"] == {"q1": 0.5, "q2": 0.5, "q3": 0.0}
 
-    def sees(query):
+    def score_except_q1(query):
         assert query.query in QRELS
         assert query.judged == sorted(QRELS[query.query].values(), reverse=True)
         assert query.retrieved == len(RUN.get(query.query, {}))
         return float("nan") if query.query == "q1" else 1.0
 
-    assert evaluate(QRELS, RUN, sees).unscored["sees"] == {"q1": "the measure returned no number"}
+    assert evaluate(QRELS, RUN, score_except_q1).unscored["score_except_q1"] == {"q1": "the measure returned no number"}
 
 
 def test_evaluate_fractional_grades_follow_gain_with_note():
@@ -169,14 +173,14 @@ def test_evaluate_graded_judgments_without_rel_are_noted():
     graded = {"q": {"a": 1, "b": 2, "c": 3, "d": 0}}
     assert note in evaluate(graded, run, measures).notes
     default = PRESETS["default"]
-    for rules, wanted, judged in (
+    for rules, requested, judged in (
         (default.but(rel=2), measures, graded),
         (default.but(rel=1), measures, graded),
         (default, ["ndcg@10"], graded),
         (default, measures, {"q": {"a": 1, "b": 0}}),
         (default, measures, {"q": {"a": 3, "b": 0}}),
     ):
-        assert not [one for one in evaluate(judged, run, wanted, rules).notes if "grade" in one]
+        assert not [note_text for note_text in evaluate(judged, run, requested, rules).notes if "grade" in note_text]
     assert default.but(rel=1) == default
     assert default.but(rel=1).name == "default"
 
@@ -209,12 +213,12 @@ def test_evaluate_unknown_convention_or_option_raises_error():
         PRESETS["default"].but(ties="random")
 
 
-@pytest.mark.parametrize("thing", [42, object()])
-def test_evaluate_unsupported_types_raise_error(thing):
+@pytest.mark.parametrize("value", [42, object()])
+def test_evaluate_unsupported_types_raise_error(value):
     with pytest.raises(BadInput, match="judgments cannot be read from"):
-        evaluate(thing, RUN, ["mrr"])
+        evaluate(value, RUN, ["mrr"])
     with pytest.raises(BadInput, match="a run cannot be read from"):
-        evaluate(QRELS, thing, ["mrr"])
+        evaluate(QRELS, value, ["mrr"])
 
 
 def test_evaluate_empty_judgments_raises_error():
@@ -246,12 +250,12 @@ def test_evaluate_runs_returns_mapping_with_score_attributes():
 
 
 def test_evaluate_of_named_runs_equals_evaluate_runs():
-    both = ragauge.evaluate(NAMED_GRADES, NAMED_RUNS, ["mrr"])
-    assert isinstance(both, ragauge.ScoresByRun)
-    assert both.means == ragauge.evaluate_runs(NAMED_GRADES, NAMED_RUNS, ["mrr"]).means
-    one = ragauge.evaluate(NAMED_GRADES, NAMED_RUNS["bad"], ["mrr"])
-    assert isinstance(one, ragauge.Scores)
-    assert one.means == both["bad"].means
+    by_run = ragauge.evaluate(NAMED_GRADES, NAMED_RUNS, ["mrr"])
+    assert isinstance(by_run, ragauge.ScoresByRun)
+    assert by_run.means == ragauge.evaluate_runs(NAMED_GRADES, NAMED_RUNS, ["mrr"]).means
+    scores = ragauge.evaluate(NAMED_GRADES, NAMED_RUNS["bad"], ["mrr"])
+    assert isinstance(scores, ragauge.Scores)
+    assert scores.means == by_run["bad"].means
 
 
 def test_evaluate_runs_invalid_runs_raises_error():

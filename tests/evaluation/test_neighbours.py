@@ -24,28 +24,30 @@ def test_recall_of_eps_counts_equally_near_documents():
     run = ([[1, 9]], [[-1.0, -2.0]])
     found = evaluate(truth, run, ["recall(of=k)@2", "recall(of=eps)@2", "recall(of=eps,eps=0.1)@2"]).means
     assert list(found.values()) == [0.5, 1.0, 1.0]
-    far = evaluate(truth, ([[1, 9]], [[-1.0, -2.1]]), ["recall(of=eps)@2", "recall(of=eps,eps=0.1)@2"]).means
-    assert list(far.values()) == [0.5, 1.0]
+    farther = evaluate(truth, ([[1, 9]], [[-1.0, -2.1]]), ["recall(of=eps)@2", "recall(of=eps,eps=0.1)@2"]).means
+    assert list(farther.values()) == [0.5, 1.0]
 
 
 def test_recall_of_eps_one_millionth_counts_ties_only():
     truth = judgments_from_neighbours([[1, 2]], [[1.0, 2.0]])
-    for far, value in ((2.0, 1.0), (2.000001, 1.0), (2.0005, 0.5)):
-        found = evaluate(truth, ([[1, 9]], [[-1.0, -far]]), ["recall(of=eps,eps=0.000001)@2"]).means
-        assert found == {f"{RECALL_MEASURE}@2": value}, far
+    for distance, value in ((2.0, 1.0), (2.000001, 1.0), (2.0005, 0.5)):
+        found = evaluate(truth, ([[1, 9]], [[-1.0, -distance]]), ["recall(of=eps,eps=0.000001)@2"]).means
+        assert found == {f"{RECALL_MEASURE}@2": value}, distance
 
 
 def test_recall_of_eps_distance_zero_tolerates_rounding():
     truth = judgments_from_neighbours([[1, 2]], [[0.0, 0.0]])
-    for far, value in ((2e-16, 1.0), (1e-9, 0.5)):
-        assert list(evaluate(truth, ([[1, 9]], [[0.0, -far]]), [f"{RECALL_MEASURE}@2"]).means.values()) == [value], far
+    for distance, value in ((2e-16, 1.0), (1e-9, 0.5)):
+        assert list(evaluate(truth, ([[1, 9]], [[0.0, -distance]]), [f"{RECALL_MEASURE}@2"]).means.values()) == [
+            value
+        ], distance
 
 
 def test_recall_of_eps_negative_distances_by_hand():
     truth = judgments_from_neighbours([[1, 2]], [[-5.0, -4.0]])
-    for far, value in ((-4.0, 1.0), (-3.999, 1.0), (-3.9, 0.5)):
-        found = evaluate(truth, ([[1, 9]], [[5.0, -far]]), ["recall(of=eps)@2"]).means
-        assert list(found.values()) == [value], far
+    for distance, value in ((-4.0, 1.0), (-3.999, 1.0), (-3.9, 0.5)):
+        found = evaluate(truth, ([[1, 9]], [[5.0, -distance]]), ["recall(of=eps)@2"]).means
+        assert list(found.values()) == [value], distance
 
 
 def test_relative_distance_error_by_hand():
@@ -72,13 +74,13 @@ def test_neighbour_measures_exact_search_matches_published_neighbours(shared):
     """On BIGANN, exact search with NumPy finds the published neighbours; half of the base has about half of them."""
     folder = shared("ann_bigann10k")
 
-    def vectors(name, width, kind):
+    def read_vectors(name, width, kind):
         raw = np.frombuffer(gzip.decompress((folder / name).read_bytes()), np.uint8)
         return raw.reshape(-1, 4 + width * np.dtype(kind).itemsize)[:, 4:].copy().view(kind)
 
-    base = vectors("base.bvecs.gz", 128, np.uint8).astype(np.float64)
-    queries = vectors("query.bvecs.gz", 128, np.uint8).astype(np.float64)
-    truth = vectors("groundtruth.ivecs.gz", 100, np.int32)
+    base = read_vectors("base.bvecs.gz", 128, np.uint8).astype(np.float64)
+    queries = read_vectors("query.bvecs.gz", 128, np.uint8).astype(np.float64)
+    truth = read_vectors("groundtruth.ivecs.gz", 100, np.int32)
     distances = (queries**2).sum(1)[:, None] + (base**2).sum(1)[None] - 2 * queries @ base.T
     nearest = np.argsort(distances, axis=1, kind="stable")[:, :100]
     scores = -np.take_along_axis(distances, nearest, axis=1)
@@ -86,7 +88,9 @@ def test_neighbour_measures_exact_search_matches_published_neighbours(shared):
     judged = judgments_from_neighbours(truth, true_distances)
     exact = evaluate(judged, (nearest, scores), ["recall@10", "recall(of=eps)@10", "rde@10"], "ann").means
     assert list(exact.values()) == [1.0, 1.0, 0.0]
-    half = np.argsort(np.where(np.arange(10_000) % 2, np.inf, distances), axis=1)[:, :10]
-    some = evaluate(judged, (half, -np.take_along_axis(distances, half, axis=1)), ["recall@10", "rde@10"], "ann").means
-    assert 0.3 < some["recall@10"] < 0.7
-    assert some["rde@10"] > 0
+    half_nearest = np.argsort(np.where(np.arange(10_000) % 2, np.inf, distances), axis=1)[:, :10]
+    half_scores = evaluate(
+        judged, (half_nearest, -np.take_along_axis(distances, half_nearest, axis=1)), ["recall@10", "rde@10"], "ann"
+    ).means
+    assert 0.3 < half_scores["recall@10"] < 0.7
+    assert half_scores["rde@10"] > 0

@@ -12,36 +12,36 @@ import pytest
 import zstandard
 from hypothesis import given
 
-from command import typed
+from command import run_shell
 from ragauge import PRESETS, BadInput, evaluate, judgments_from_neighbours, read_judgments, read_run, run_from_arrays
 from ragauge.files.readers import read_targets
 from strategies import judgments, runs
 
 
-def value(qrels, run, measure, convention="default", **options):
+def compute_score(qrels, run, measure, convention="default", **options):
     return evaluate(qrels, run, [measure], convention, **options).means[measure]
 
 
-def write(path, text):
+def write_file(path, text):
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
 
 
 def test_evaluate_invalid_rank_column_keeps_ties_in_input_order(tmp_path):
-    run = write(tmp_path / "r", "".join(f"q Q0 d{i} 0 0.5 t\n" for i in range(5)))
+    run = write_file(tmp_path / "r", "".join(f"q Q0 d{i} 0 0.5 t\n" for i in range(5)))
     qrels = {"q": {"d1": 1, "d3": 1, "d4": 1}}
-    assert value(qrels, run, "map", "rig") == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 3)
+    assert compute_score(qrels, run, "map", "rig") == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 3)
     table = pl.DataFrame({"query": ["q"] * 3, "doc": list("abc"), "score": [1.0] * 3, "rank": ["x", "y", "z"]})
-    assert value({"q": {"b": 1}}, table, "mrr", "rig") == 0.5
+    assert compute_score({"q": {"b": 1}}, table, "mrr", "rig") == 0.5
 
 
 def test_evaluate_counted_duplicates_with_ties_have_two_ranks():
     rules = PRESETS["default"].but(duplicates="count")
-    assert value({"q": {"a": 1}}, {"q": [("a", 1.0), ("a", 1.0), ("b", 0.5)]}, "precision@1", rules) == 1.0
+    assert compute_score({"q": {"a": 1}}, {"q": [("a", 1.0), ("a", 1.0), ("b", 0.5)]}, "precision@1", rules) == 1.0
 
 
 def test_evaluate_empty_last_ranking_scores_zero():
-    assert value({"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": 1.0}, "b": {}}, "mrr") == 0.5
+    assert compute_score({"a": {"x": 1}, "b": {"y": 1}}, {"a": {"x": 1.0}, "b": {}}, "mrr") == 0.5
 
 
 @pytest.mark.parametrize(
@@ -58,14 +58,14 @@ def test_evaluate_empty_last_ranking_scores_zero():
     ],
 )
 def test_evaluate_numeric_and_text_ids_are_equal(qrels, run):
-    assert value(qrels, run, "mrr") == 1.0
+    assert compute_score(qrels, run, "mrr") == 1.0
 
 
 def test_read_judgments_unknown_grade_column_raises_error(tmp_path):
-    path = write(tmp_path / "q.csv", "query_id,doc_id,rating\nq,a,0\nq,b,2\n")
+    path = write_file(tmp_path / "q.csv", "query_id,doc_id,rating\nq,a,0\nq,b,2\n")
     assert read_judgments(path).nested == {"q": {"a": 0.0, "b": 2.0}}
     with pytest.raises(BadInput, match="none of the columns stars is known as a grade"):
-        read_judgments(write(path, "query_id,doc_id,stars\nq,a,0\n"))
+        read_judgments(write_file(path, "query_id,doc_id,stars\nq,a,0\n"))
 
 
 @pytest.mark.parametrize("grade", [float("nan"), float("inf"), None, "high"])
@@ -76,22 +76,22 @@ def test_evaluate_invalid_grade_raises_error(grade):
 
 def test_evaluate_nan_scores_in_json_or_pairs_raise_error(tmp_path):
     with pytest.raises(BadInput, match="score"):
-        evaluate({"q": {"a": 1}}, write(tmp_path / "r.json", '{"q": {"a": NaN}}'), ["mrr"])
+        evaluate({"q": {"a": 1}}, write_file(tmp_path / "r.json", '{"q": {"a": NaN}}'), ["mrr"])
     with pytest.raises(BadInput, match="score"):
         evaluate({"q": {"a": 1}}, {"q": [("a", float("nan"))]}, ["mrr"])
 
 
 def test_evaluate_truncated_zst_file_raises_error(tmp_path):
-    whole = zstandard.compress(b"".join(b"q Q0 d%d 1 %d t\n" % (i, i * 7919 % 1000) for i in range(200_000)))
+    compressed = zstandard.compress(b"".join(b"q Q0 d%d 1 %d t\n" % (i, i * 7919 % 1000) for i in range(200_000)))
     with pytest.raises(BadInput, match="cannot be read to its end"):
-        evaluate({"q": {"d1": 1}}, write(tmp_path / "r.zst", whole[: len(whole) // 2]), ["mrr"])
-    two = zstandard.compress(b"q Q0 a 1 2 t\n") + zstandard.compress(b"q Q0 b 2 1 t\n")
-    assert read_run(write(tmp_path / "two.zst", two)).nested == {"q": {"a": 2.0, "b": 1.0}}
+        evaluate({"q": {"d1": 1}}, write_file(tmp_path / "r.zst", compressed[: len(compressed) // 2]), ["mrr"])
+    two_frames = zstandard.compress(b"q Q0 a 1 2 t\n") + zstandard.compress(b"q Q0 b 2 1 t\n")
+    assert read_run(write_file(tmp_path / "two.zst", two_frames)).nested == {"q": {"a": 2.0, "b": 1.0}}
 
 
 def test_read_run_cr_line_endings_raise_error(tmp_path):
     with pytest.raises(BadInput, match="lines end with CR alone"):
-        read_run(write(tmp_path / "r", "q Q0 a 1 2 t\rq Q0 b 2 1 t\r"))
+        read_run(write_file(tmp_path / "r", "q Q0 a 1 2 t\rq Q0 b 2 1 t\r"))
 
 
 @given(judgments(), runs(docs=5, tied=True))
@@ -110,10 +110,10 @@ def test_expected_ties_match_mean_over_all_orders(qrels, run):
 
 def test_document_measures_follow_own_depth_and_unjudged_rules():
     run = {"q": {"q": 4.0, "x": 3.0, "a": 2.0, "b": 1.0}}
-    assert value({"q": {"a": 1, "b": 1}}, run, "dr(targets=identity)@2", "beir") == 0.5
-    assert value({"q": {"a": 1}}, run, "unique_ratio@4", PRESETS["default"].but(depth=2)) == 0.5
+    assert compute_score({"q": {"a": 1, "b": 1}}, run, "dr(targets=identity)@2", "beir") == 0.5
+    assert compute_score({"q": {"a": 1}}, run, "unique_ratio@4", PRESETS["default"].but(depth=2)) == 0.5
     condensed = PRESETS["default"].but(unjudged="condensed")
-    assert value({"q": {"a": 1, "b": 1}}, run, "dr(targets=identity)@2", condensed) == 1.0
+    assert compute_score({"q": {"a": 1, "b": 1}}, run, "dr(targets=identity)@2", condensed) == 1.0
 
 
 def test_evaluate_missing_query_lower_is_better_is_unscored():
@@ -124,22 +124,24 @@ def test_evaluate_missing_query_lower_is_better_is_unscored():
 
 def test_recall_duplicate_neighbours_count_once():
     truth = judgments_from_neighbours([[1, 2, 3]], [[0.1, 0.2, 0.3]])
-    assert value(truth, ([[1, 1, 1]], [[-0.1] * 3]), "recall(of=eps)@3", "ann") == pytest.approx(1 / 3)
+    assert compute_score(truth, ([[1, 1, 1]], [[-0.1] * 3]), "recall(of=eps)@3", "ann") == pytest.approx(1 / 3)
     assert (
-        value(judgments_from_neighbours([[1, 2, -1]]), run_from_arrays([[1, 2]], [[0.9, 0.8]]), "recall@3", "default")
+        compute_score(
+            judgments_from_neighbours([[1, 2, -1]]), run_from_arrays([[1, 2]], [[0.9, 0.8]]), "recall@3", "default"
+        )
         == 1.0
     )
 
 
 def test_recall_of_k_ignores_irrelevant_documents():
-    assert value({"q": {"a": 1, "b": 0, "c": 0}}, {"q": ["b", "a"]}, "recall(of=k)@2") == 0.5
+    assert compute_score({"q": {"a": 1, "b": 0, "c": 0}}, {"q": ["b", "a"]}, "recall(of=k)@2") == 0.5
 
 
 def test_ndcg_gain_is_independent_of_rel_option():
     rules = PRESETS["default"].but(rel=2, none="skip")
     assert evaluate({"q1": {"a": 1}, "q2": {"b": 2}}, {"q1": ["a"], "q2": ["b"]}, ["ndcg@10"], rules).n["ndcg@10"] == 2
-    assert value({"q": {"a": 0.9}}, {"q": ["x"]}, "ndcg(gain=exp)@10", "rig") == 0.0
-    assert value({"q": {"a": 0}}, {"q": ["x"]}, "dcg(gain=exp)", "rig") == 0.0
+    assert compute_score({"q": {"a": 0.9}}, {"q": ["x"]}, "ndcg(gain=exp)@10", "rig") == 0.0
+    assert compute_score({"q": {"a": 0}}, {"q": ["x"]}, "dcg(gain=exp)", "rig") == 0.0
 
 
 def test_f1_uses_precision_and_recall_of_convention():
@@ -153,15 +155,15 @@ def test_rbp_ranx_convention_uses_raw_grades():
     import math
 
     qrels, run = {"q": {"a": 3}}, {"q": {"a": 1.0}}
-    assert math.isclose(value(qrels, run, "rbp.95", "ranx"), 3 * 0.05)
-    assert math.isclose(value(qrels, run, "rbp.95"), 0.05)
+    assert math.isclose(compute_score(qrels, run, "rbp.95", "ranx"), 3 * 0.05)
+    assert math.isclose(compute_score(qrels, run, "rbp.95"), 0.05)
 
 
 def test_judgments_conflicting_grades_raise_error(tmp_path):
     with pytest.raises(BadInput, match="has the grades 0, 1"):
         evaluate([("q", "a", 0), ("q", "a", 1)], {"q": ["a"]}, ["mrr"])
     with pytest.raises(BadInput, match="has the grades 1, 0"):
-        read_judgments(write(tmp_path / "q", "q 1 a 1\nq 1 a 0\n"), format="subtopics")
+        read_judgments(write_file(tmp_path / "q", "q 1 a 1\nq 1 a 0\n"), format="subtopics")
 
 
 def test_evaluate_measure_names_are_unique():
@@ -173,22 +175,22 @@ def test_evaluate_measure_names_are_unique():
 
 def test_read_targets_accepts_sets_jsonl_and_quoted_csv(tmp_path):
     assert sorted(read_targets({"a": {"A", "B"}})["a"]) == ["A", "B"]
-    assert read_targets(write(tmp_path / "t.jsonl", '{"doc_id": "a", "targets": ["A"]}\n')) == {"a": ["A"]}
-    assert read_targets(write(tmp_path / "t.csv", 'doc,target\n"New York, NY",A\n')) == {"New York, NY": ["A"]}
+    assert read_targets(write_file(tmp_path / "t.jsonl", '{"doc_id": "a", "targets": ["A"]}\n')) == {"a": ["A"]}
+    assert read_targets(write_file(tmp_path / "t.csv", 'doc,target\n"New York, NY",A\n')) == {"New York, NY": ["A"]}
 
 
 def test_readers_ignore_byte_order_mark_and_trailing_blank_lines(tmp_path):
-    mark = "\ufeff"
-    assert read_judgments(write(tmp_path / "q.csv", f"{mark}query_id,doc_id,grade\nq,a,1\n\n")).nested == {
+    bom = "\ufeff"
+    assert read_judgments(write_file(tmp_path / "q.csv", f"{bom}query_id,doc_id,grade\nq,a,1\n\n")).nested == {
         "q": {"a": 1}
     }
-    assert read_judgments(write(tmp_path / "q.tsv", f"{mark}query-id\tcorpus-id\tscore\nq\ta\t1\n\n")).nested == {
+    assert read_judgments(write_file(tmp_path / "q.tsv", f"{bom}query-id\tcorpus-id\tscore\nq\ta\t1\n\n")).nested == {
         "q": {"a": 1}
     }
-    assert read_run(write(tmp_path / "r.jsonl", f'{mark}{{"qid":"q","docid":"a","score":1.0}}\n')).nested == {
+    assert read_run(write_file(tmp_path / "r.jsonl", f'{bom}{{"qid":"q","docid":"a","score":1.0}}\n')).nested == {
         "q": {"a": 1}
     }
-    assert read_judgments(write(tmp_path / "q.txt", f"{mark}q 0 a 1\n")).nested == {"q": {"a": 1}}
+    assert read_judgments(write_file(tmp_path / "q.txt", f"{bom}q 0 a 1\n")).nested == {"q": {"a": 1}}
 
 
 def test_scores_can_be_pickled_and_copied():
@@ -196,24 +198,24 @@ def test_scores_can_be_pickled_and_copied():
     assert pickle.loads(pickle.dumps(found)).means["ndcg@10"] == 1.0
 
 
-@pytest.mark.parametrize(("option", "wrong"), [("gain", "foo"), ("rel", float("nan")), ("depth", 0)])
-def test_convention_invalid_option_value_raises_error(option, wrong):
+@pytest.mark.parametrize(("option", "value"), [("gain", "foo"), ("rel", float("nan")), ("depth", 0)])
+def test_convention_invalid_option_value_raises_error(option, value):
     with pytest.raises(BadInput, match=option):
-        PRESETS["default"].but(**{option: wrong})
+        PRESETS["default"].but(**{option: value})
 
 
 @pytest.fixture
 def ragauge(tmp_path):
-    write(tmp_path / "q.txt", "q1 0 a 1\nq2 0 c 1\n")
-    write(tmp_path / "r.run", "q1 Q0 a 1 3 t\nq2 Q0 x 1 2 t\nq2 Q0 c 2 1 t\n")
+    write_file(tmp_path / "q.txt", "q1 0 a 1\nq2 0 c 1\n")
+    write_file(tmp_path / "r.run", "q1 Q0 a 1 3 t\nq2 Q0 x 1 2 t\nq2 Q0 c 2 1 t\n")
 
-    def call(command, code=0, **environment):
-        done = typed(command, tmp_path, {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment})
+    def run_command(command, code=0, **environment):
+        done = run_shell(command, tmp_path, {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", **environment})
         assert done.returncode == code, done.stderr
         assert "Traceback" not in done.stderr
         return done
 
-    return call
+    return run_command
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_evaluate_and_convert_commands_read_pipes(ragauge, command):
 )
 @pytest.mark.slow
 def test_evaluate_command_broken_file_prints_error(ragauge, tmp_path, name, text):
-    write(tmp_path / name, text)
+    write_file(tmp_path / name, text)
     assert ragauge(f"ragauge evaluate q.txt {name} -m mrr", code=2).stderr.startswith("error: ")
     assert ragauge(f"ragauge evaluate {name} r.run -m mrr", code=2).stderr.startswith("error: ")
     ragauge(f"ragauge convert {name} out.csv", code=2)
@@ -259,8 +261,8 @@ def test_evaluate_command_invalid_measure_parameter_prints_error(ragauge, measur
 
 
 def test_evaluate_command_prints_ids_with_markup_verbatim(ragauge, tmp_path):
-    write(tmp_path / "odd.txt", "[/x] 0 a 1\n[red]q 0 a 1\nq:100:3 0 a 1\n")
-    write(tmp_path / "r[v1].run", "[/x] Q0 a 1 1 t\n")
+    write_file(tmp_path / "odd.txt", "[/x] 0 a 1\n[red]q 0 a 1\nq:100:3 0 a 1\n")
+    write_file(tmp_path / "r[v1].run", "[/x] Q0 a 1 1 t\n")
     done = ragauge("ragauge evaluate odd.txt 'r[v1].run' r.run -m mrr -q")
     for text in ("[/x]", "[red]q", "q:100:3", "r[v1]"):
         assert text in done.stdout
@@ -269,15 +271,15 @@ def test_evaluate_command_prints_ids_with_markup_verbatim(ragauge, tmp_path):
 
 def test_evaluate_command_reads_long_first_line(ragauge, tmp_path):
     row = {"query_id": "q1", "query": "x" * 200_000, "relevant_docs": {"a": 1}}
-    write(tmp_path / "long.jsonl", json.dumps(row) + "\n")
+    write_file(tmp_path / "long.jsonl", json.dumps(row) + "\n")
     assert ",mrr,1.0,1,0" in ragauge("ragauge evaluate long.jsonl r.run -m mrr --csv").stdout
 
 
 def test_convert_command_reads_beir_judgments_and_rejects_blank_ids(ragauge, tmp_path):
-    write(tmp_path / "test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\t1\n")
+    write_file(tmp_path / "test.tsv", "query-id\tcorpus-id\tscore\nq1\ta\t1\n")
     ragauge("ragauge convert test.tsv out.txt")
     assert (tmp_path / "out.txt").read_text() == "q1 0 a 1\n"
-    write(tmp_path / "blank.csv", "query_id,doc_id,score\nq 1,d 1,2.0\n")
+    write_file(tmp_path / "blank.csv", "query_id,doc_id,score\nq 1,d 1,2.0\n")
     assert "does not support ids with blanks" in ragauge("ragauge convert blank.csv out.run", code=2).stderr
     assert not (tmp_path / "out.run").exists()
 

@@ -6,31 +6,33 @@ from pathlib import Path
 
 import pytest
 
-from command import forked
+from command import run_python
 from ragauge import evaluate
 
 
-def trec_eval(*arguments) -> str:
-    done = forked(["-m", "ragauge", "evaluate", "--format", "trec_eval", *map(str, arguments)], Path.cwd())
+def print_trec_eval(*arguments) -> str:
+    done = run_python(["-m", "ragauge", "evaluate", "--format", "trec_eval", *map(str, arguments)], Path.cwd())
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_evaluate_trec_eval_format_official_measures_match_output(shared):
     folder = shared("trec_eval_test")
-    assert trec_eval(folder / "qrels.test", folder / "results.test") == (folder / "out.test").read_text()
+    assert print_trec_eval(folder / "qrels.test", folder / "results.test") == (folder / "out.test").read_text()
 
 
 def test_evaluate_trec_eval_format_all_trec_matches_output(shared):
     folder = shared("trec_eval_test")
-    printed = trec_eval(folder / "qrels.test", folder / "results.test", "-m", "all_trec")
+    printed = print_trec_eval(folder / "qrels.test", folder / "results.test", "-m", "all_trec")
     assert printed == (folder / "out.test.a").read_text()
 
 
 def test_evaluate_trec_eval_format_prints_queries_before_means(tmp_path):
     (tmp_path / "q").write_text("2 0 a 1\n1 0 a 3\n1 0 b -1\n1 0 c 12\n")
     (tmp_path / "r").write_text("1 Q0 a 1 9 t\n1 Q0 b 2 8 t\n1 Q0 c 3 7 t\n1 Q0 x 4 6 t\n2 Q0 x 1 2 t\n")
-    lines = trec_eval(tmp_path / "q", tmp_path / "r", "-m", "P.1", "-m", "relstring.4", "-m", "map", "-q").splitlines()
+    lines = print_trec_eval(
+        tmp_path / "q", tmp_path / "r", "-m", "P.1", "-m", "relstring.4", "-m", "map", "-q"
+    ).splitlines()
     assert [line.split() for line in lines] == [
         ["map", "1", "0.8333"],
         ["P_1", "1", "1.0000"],
@@ -45,11 +47,12 @@ def test_evaluate_trec_eval_format_prints_queries_before_means(tmp_path):
 
 def test_evaluate_trec_eval_format_parameters_match_names(shared):
     folder = shared("trec_eval_test")
-    asked = "iprec_at_recall..10,.20,.25,.75,.50 P.5,7,3 recall.20,2000 Rprec_mult.5.0,0.2,0.35 utility.2,-1,0,0"
-    asked += " 11pt_avg..25,.5,.75 ndcg.1=3,2=9,4=4.5 ndcg_cut.10,20,23.4 success.2,5,20"
-    measures = [x for name in asked.split() for x in ("-m", name)]
+    requested = "iprec_at_recall..10,.20,.25,.75,.50 P.5,7,3 recall.20,2000 Rprec_mult.5.0,0.2,0.35 utility.2,-1,0,0"
+    requested += " 11pt_avg..25,.5,.75 ndcg.1=3,2=9,4=4.5 ndcg_cut.10,20,23.4 success.2,5,20"
+    measures = [word for name in requested.split() for word in ("-m", name)]
     names = [
-        line.split()[0] for line in trec_eval(folder / "qrels.test", folder / "results.test", *measures).splitlines()
+        line.split()[0]
+        for line in print_trec_eval(folder / "qrels.test", folder / "results.test", *measures).splitlines()
     ]
     assert names == [
         *(f"iprec_at_recall_{level}" for level in ("0.10", "0.20", "0.25", "0.50", "0.75")),

@@ -22,49 +22,50 @@ DENSE = "dense(embedder=words)"
 
 
 @pytest.fixture
-def twice(tmp_path, monkeypatch):
+def two_runs(tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path / "cache"))
     return [ragauge.run(DATA, [DENSE, "bm25"], out=tmp_path / name, k=3) for name in ("first", "second")]
 
 
-def test_build_seconds_is_missing_when_vectors_come_from_cache(twice):
-    first, second = (one.runs[DENSE].manifest for one in twice)
+def test_build_seconds_is_missing_when_vectors_come_from_cache(two_runs):
+    first, second = (run.runs[DENSE].manifest for run in two_runs)
     assert first["build_seconds"] > 0
     assert "build_cached" not in first
     assert second["build_seconds"] is None
     assert second["build_cached"] is True
-    assert all(one.runs["bm25"].manifest["build_seconds"] > 0 for one in twice)
+    assert all(run.runs["bm25"].manifest["build_seconds"] > 0 for run in two_runs)
 
 
-def test_report_cached_build_is_shown_in_every_format(twice):
-    _, second = twice
-    seen = overview(second)
-    table = build_latency_table(seen)
-    place = [column.title for column in table.columns].index("build s")
-    cells = {row[0]: row[place] for row in table.texts()}
+def test_report_cached_build_is_shown_in_every_format(two_runs):
+    _, second = two_runs
+    result = overview(second)
+    table = build_latency_table(result)
+    build_column = [column.title for column in table.columns].index("build s")
+    cells = {row[0]: row[build_column] for row in table.texts()}
     assert cells[DENSE] == "cached"
     assert float(cells["bm25"]) >= 0
     long = [
         row
-        for row in csv.DictReader(io.StringIO(OUTPUT_FORMATS["csv"].write([seen])))
+        for row in csv.DictReader(io.StringIO(OUTPUT_FORMATS["csv"].write([result])))
         if row["figure"] == "build_seconds"
     ]
     assert {row["system"]: row["value"] for row in long}[DENSE] == "cached"
     wide = {
-        row["system"]: row["build_seconds"] for row in csv.DictReader(io.StringIO(OUTPUT_FORMATS["wide"].write([seen])))
+        row["system"]: row["build_seconds"]
+        for row in csv.DictReader(io.StringIO(OUTPUT_FORMATS["wide"].write([result])))
     }
     assert wide[DENSE] == "cached"
     assert float(wide["bm25"]) > 0
-    assert "| cached |" in OUTPUT_FORMATS["markdown"].write([seen])
-    assert "cached" in OUTPUT_FORMATS["html"].write([seen])
-    data = json.loads(OUTPUT_FORMATS["json"].write([seen]))["systems"][DENSE]
+    assert "| cached |" in OUTPUT_FORMATS["markdown"].write([result])
+    assert "cached" in OUTPUT_FORMATS["html"].write([result])
+    data = json.loads(OUTPUT_FORMATS["json"].write([result]))["systems"][DENSE]
     assert data["costs"]["build_seconds"] is None
     assert data["manifest"]["build_cached"] is True
 
 
-def test_gate_build_seconds_of_cached_build_fails_with_reason(twice):
-    _, second = twice
-    found = gate(second.folder / "dense_embedder=words", ["build_seconds <= 600"])
-    (check,) = (one for one in found.checks if "build_seconds" in str(one.rule))
+def test_gate_build_seconds_of_cached_build_fails_with_reason(two_runs):
+    _, second = two_runs
+    result = gate(second.folder / "dense_embedder=words", ["build_seconds <= 600"])
+    (check,) = (check for check in result.checks if "build_seconds" in str(check.rule))
     assert not check.passed
     assert check.reason.startswith("the build time is unknown: vectors came from the cache")

@@ -35,7 +35,7 @@ from ragauge.output.page import render_page
 from ragauge.output.report import collect_charts
 from ragauge.output.terminal import render_report
 from ragauge.stats.intervals import quantile_interval
-from result_folders import DATA, made, ranked, settle
+from result_folders import DATA, make_run_folder, make_system, set_file_times
 
 GOOD = [1] * 15 + [2] * 15
 WORSE = [1] * 5 + [2] * 10 + [4] * 15
@@ -48,17 +48,19 @@ SCHEMA = json_schema(History)
 def runs(tmp_path):
     """Create runs of one system on three consecutive days: good, good, worse."""
     for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):
-        made(tmp_path / "runs" / f"day{day}", {"mine": ranked(ranks)}, day=day)
+        make_run_folder(tmp_path / "runs" / f"day{day}", {"mine": make_system(ranks)}, day=day)
     return tmp_path / "runs"
 
 
 def test_history_point_mean_matches_scipy_t_interval(runs):
-    found = history(runs, measures="mrr@10")
-    assert [one.when.isoformat() for one in found.points] == [f"2026-11-0{day}T12:00:00+00:00" for day in (1, 2, 3)]
-    assert [one.folder for one in found.points] == [str(runs / f"day{day}") for day in (1, 2, 3)]
+    result = history(runs, measures="mrr@10")
+    assert [point.when.isoformat() for point in result.points] == [
+        f"2026-11-0{day}T12:00:00+00:00" for day in (1, 2, 3)
+    ]
+    assert [point.folder for point in result.points] == [str(runs / f"day{day}") for day in (1, 2, 3)]
     values = np.array([1.0] * 5 + [0.5] * 10 + [0.25] * 15)
     low, high = stats.t.interval(0.95, 29, loc=values.mean(), scale=stats.sem(values))
-    assert found.points[-1].mean == pytest.approx((values.mean(), 30, low, high))
+    assert result.points[-1].mean == pytest.approx((values.mean(), 30, low, high))
 
 
 def test_history_confidence_sets_interval_width(runs):
@@ -69,53 +71,56 @@ def test_history_confidence_sets_interval_width(runs):
 
 def test_history_measures_default_to_those_of_folders(runs):
     assert history(runs).measures == ["mrr@10", "recall@10"]
-    asked = history(runs, measures=["ndcg@10", "MRR@10"])
-    assert asked.measures == ["ndcg@10", "mrr@10"]
+    chosen = history(runs, measures=["ndcg@10", "MRR@10"])
+    assert chosen.measures == ["ndcg@10", "mrr@10"]
 
 
 def test_history_missing_measure_is_scored_from_run(runs):
     point = history(runs, measures="ndcg@3").points[-1]
-    own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["ndcg@3"])
-    assert point.mean.value == pytest.approx(own.means["ndcg@3"])
-    assert point.mean.n == own.n["ndcg@3"] == 30
+    expected = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["ndcg@3"])
+    assert point.mean.value == pytest.approx(expected.means["ndcg@3"])
+    assert point.mean.n == expected.n["ndcg@3"] == 30
 
 
 def test_history_folder_without_scores_uses_default_measures(runs):
     (runs / "day3" / "scores.csv").unlink()
     (runs / "day3" / "experiment.json").unlink()
-    found = history(runs / "day3")
-    assert found.measures == ["ndcg@10", "recall@10", "mrr@10", "hit_rate@10"]
-    assert found.points[2].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
+    result = history(runs / "day3")
+    assert result.measures == ["ndcg@10", "recall@10", "mrr@10", "hit_rate@10"]
+    assert result.points[2].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
 
 
 def test_history_other_convention_rescores_every_run(runs):
     point = history(runs, measures="ndcg@10", convention="rig").points[-1]
-    own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["ndcg@10"], "rig")
-    assert (point.measure, point.mean.value) == (own.measures[0], pytest.approx(own.means[own.measures[0]]))
+    expected = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["ndcg@10"], "rig")
+    assert (point.measure, point.mean.value) == (
+        expected.measures[0],
+        pytest.approx(expected.means[expected.measures[0]]),
+    )
 
 
 def test_history_other_convention_keeps_measures_of_folders(runs):
-    found = history(runs, convention="rig")
-    own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["mrr@10", "recall@10"], "rig")
-    assert found.measures == own.measures
-    assert [one.mean.value for one in found.points[-2:]] == pytest.approx(list(own.means.values()))
-    assert found.change("mine", own.measures[0]).comparison.n == 30
+    result = history(runs, convention="rig")
+    expected = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["mrr@10", "recall@10"], "rig")
+    assert result.measures == expected.measures
+    assert [point.mean.value for point in result.points[-2:]] == pytest.approx(list(expected.means.values()))
+    assert result.change("mine", expected.measures[0]).comparison.n == 30
 
 
 def test_history_folders_of_two_conventions_are_compared_under_one(tmp_path):
-    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
-    made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2, convention="trec9")
+    make_run_folder(tmp_path / "a", {"mine": make_system(GOOD)}, day=1)
+    make_run_folder(tmp_path / "b", {"mine": make_system(WORSE)}, day=2, convention="trec9")
     assert history(tmp_path, measures="mrr@10").changes == []
     assert history(tmp_path, measures="mrr@10", convention="trec9").change("mine", "mrr@10").difference < 0
 
 
 def test_history_rescored_folder_has_known_convention(tmp_path):
-    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
-    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, convention="trec9")
+    make_run_folder(tmp_path / "a", {"mine": make_system(GOOD)}, day=1)
+    make_run_folder(tmp_path / "b", {"mine": make_system(GOOD)}, day=2, convention="trec9")
     (tmp_path / "a" / "experiment.json").unlink()
-    assert [one.changed for one in history(tmp_path, measures="mrr@10").points] == ["", ""]
-    found = history(tmp_path, measures="ndcg@3")
-    assert [one.changed for one in found.points] == ["", "convention default -> trec9"]
+    assert [point.changed for point in history(tmp_path, measures="mrr@10").points] == ["", ""]
+    result = history(tmp_path, measures="ndcg@3")
+    assert [point.changed for point in result.points] == ["", "convention default -> trec9"]
 
 
 def test_history_measure_beyond_k_adds_note(runs):
@@ -123,23 +128,23 @@ def test_history_measure_beyond_k_adds_note(runs):
 
 
 def test_history_sums_and_geometric_means_have_no_interval(runs):
-    own = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["gm_map", "num_rel_ret"])
-    found = history(runs, measures=["gm_map", "num_rel_ret"])
-    assert [one.mean.value for one in found.points[-2:]] == pytest.approx([own.means["gm_map"], 30.0])
-    assert all(math.isnan(one.mean.low) for one in found.points)
-    assert found.change("mine", "gm_map").comparison is None
+    expected = ragauge.evaluate(str(runs / "day3"), str(runs / "day3" / "mine"), ["gm_map", "num_rel_ret"])
+    result = history(runs, measures=["gm_map", "num_rel_ret"])
+    assert [point.mean.value for point in result.points[-2:]] == pytest.approx([expected.means["gm_map"], 30.0])
+    assert all(math.isnan(point.mean.low) for point in result.points)
+    assert result.change("mine", "gm_map").comparison is None
 
 
 def test_history_latency_points_match_timings(runs):
-    found = history(runs, measures=["p95_ms", "throughput", "mean_ms", "build_seconds"])
+    result = history(runs, measures=["p95_ms", "throughput", "mean_ms", "build_seconds"])
     timings = pl.read_parquet(runs / "day1" / "mine" / "timings.parquet")
-    known = summarise_timings(timings)
-    p95, throughput, mean, build = (one.mean for one in found.points[:4])
+    expected = summarise_timings(timings)
+    p95, throughput, mean, build = (point.mean for point in result.points[:4])
     total = timings["total_ns"].to_numpy() / 1e6
-    assert (p95.value, p95.n) == (pytest.approx(known.stages["total"].p95), 30)
+    assert (p95.value, p95.n) == (pytest.approx(expected.stages["total"].p95), 30)
     assert p95.low in total
     assert math.isnan(p95.high)  # 30 values are too few for an upper limit of the 95th percentile
-    assert (throughput.value, throughput.n) == (pytest.approx(known.throughput), 30)
+    assert (throughput.value, throughput.n) == (pytest.approx(expected.throughput), 30)
     assert mean.value == pytest.approx(total.mean())
     assert mean.low < mean.value < mean.high
     assert (build.value >= 0, build.n) == (True, 1)
@@ -169,9 +174,9 @@ def test_quantile_interval_matches_binomial_distribution(n, share):
 
 def test_quantile_interval_covers_at_nominal_level():
     rng = np.random.default_rng(0)
-    ends = [quantile_interval(rng.lognormal(size=200), 0.9, 0.95) for _ in range(1000)]
+    intervals = [quantile_interval(rng.lognormal(size=200), 0.9, 0.95) for _ in range(1000)]
     truth = float(stats.lognorm.ppf(0.9, 1))
-    assert 0.94 <= np.mean([low <= truth <= high for low, high in ends]) <= 0.99
+    assert 0.94 <= np.mean([low <= truth <= high for low, high in intervals]) <= 0.99
 
 
 def test_history_change_matches_compare(runs):
@@ -188,70 +193,70 @@ def test_history_change_matches_compare(runs):
 
 
 def test_history_p_values_are_corrected_for_all_series(runs):
-    found = history(runs)
-    raw = {one.last.measure: one.comparison.p_t for one in found.changes if one.against == "before"}
-    assert raw["recall@10"] == 1.0
-    assert found.change("mine", "mrr@10").p == pytest.approx(2 * raw["mrr@10"])
+    result = history(runs)
+    p_values = {change.last.measure: change.comparison.p_t for change in result.changes if change.against == "before"}
+    assert p_values["recall@10"] == 1.0
+    assert result.change("mine", "mrr@10").p == pytest.approx(2 * p_values["mrr@10"])
 
 
 def test_history_change_is_reported_against_first_before_and_best(tmp_path):
     for day, ranks in enumerate((WORSE, GOOD, [1] * 3 + [2] * 12 + [4] * 15, WORSE), start=1):
-        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
-    found = history(tmp_path, measures="mrr@10")
-    since = {one.against: one.since.folder for one in found.changes}
+        make_run_folder(tmp_path / f"day{day}", {"mine": make_system(ranks)}, day=day)
+    result = history(tmp_path, measures="mrr@10")
+    since = {change.against: change.since.folder for change in result.changes}
     assert since == {name: str(tmp_path / f"day{day}") for name, day in (("first", 1), ("before", 3), ("best", 2))}
-    below, calm = report_text.summarise_history(found)
-    assert below.startswith("mine is 0.2917 of mrr@10 [0.2")
-    assert below.endswith(f"] below its best of 2026-11-02 ({tmp_path / 'day2'}), p < 0.001.")
-    assert calm == "No significant change in the last of 4 runs."
+    decline, no_change = report_text.summarise_history(result)
+    assert decline.startswith("mine is 0.2917 of mrr@10 [0.2")
+    assert decline.endswith(f"] below its best of 2026-11-02 ({tmp_path / 'day2'}), p < 0.001.")
+    assert no_change == "No significant change in the last of 4 runs."
 
 
 def test_history_best_of_lower_is_better_measure_is_lowest(tmp_path):
     for day, grade in enumerate((0.4, 0.1, 0.2), start=1):
-        folder = made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day)
+        folder = make_run_folder(tmp_path / f"day{day}", {"mine": make_system(GOOD)}, day=day)
         rows = [f"mine,q{i},unjudged@10,{grade}" for i in range(30)]
         (folder / "scores.csv").write_text("\n".join(["run,query,measure,value", *rows, ""]))
         (folder / "experiment.json").write_text("{}")
-    found = history(tmp_path)
-    assert found.change("mine", "unjudged@10", against="best").since.mean.value == pytest.approx(0.1)
-    assert not found.change("mine", "unjudged@10").better
+    result = history(tmp_path)
+    assert result.change("mine", "unjudged@10", against="best").since.mean.value == pytest.approx(0.1)
+    assert not result.change("mine", "unjudged@10").better
 
 
 FEWER = replace(DATA, queries=dict(list(DATA.queries.items())[:20]))
 REWORDED = replace(DATA, queries={query: f" {text}" for query, text in DATA.queries.items()})
 LARGER = replace(DATA, documents=[*DATA.documents, Document("new", "word")])
 CHANGED = replace(DATA, documents=[Document("d0", "another"), *DATA.documents[1:]])
-JUDGED = replace(DATA, judgments=Judgments({**DATA.judgments.nested, "q0": {"d0": 2}}))
+REJUDGED = replace(DATA, judgments=Judgments({**DATA.judgments.nested, "q0": {"d0": 2}}))
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("settings", "change"),
     [
         ({"data": LARGER}, "40 -> 41 documents"),
         ({"data": CHANGED}, "other documents"),
         ({"data": FEWER}, "30 -> 20 queries"),
         ({"data": REWORDED}, "other queries"),
-        ({"data": JUDGED}, "other judgments"),
+        ({"data": REJUDGED}, "other judgments"),
         ({"k": 20}, "10 -> 20 documents per query"),
         ({"convention": "trec9"}, "convention default -> trec9"),
         ({"data": replace(LARGER, queries=FEWER.queries)}, "40 -> 41 documents, 30 -> 20 queries"),
     ],
 )
-def test_history_changed_setup_is_reported_and_not_compared(tmp_path, how, told):
-    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
-    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, **how)
-    found = history(tmp_path, measures="mrr@10")
-    assert [one.changed for one in found.points] == ["", told]
-    assert list(found.changes) == []
-    assert found.comparable == {("small", "mine", "mrr@10"): 1}
-    (section,) = (section for section in report.build_report(found).sections if section.id == "breaks-terminal")
-    assert section.blocks[0].rows == [["2026-11-02 12:00", str(tmp_path / "b"), "mine", told]]
+def test_history_changed_setup_is_reported_and_not_compared(tmp_path, settings, change):
+    make_run_folder(tmp_path / "a", {"mine": make_system(GOOD)}, day=1)
+    make_run_folder(tmp_path / "b", {"mine": make_system(GOOD)}, day=2, **settings)
+    result = history(tmp_path, measures="mrr@10")
+    assert [point.changed for point in result.points] == ["", change]
+    assert list(result.changes) == []
+    assert result.comparable == {("small", "mine", "mrr@10"): 1}
+    (section,) = (section for section in report.build_report(result).sections if section.id == "breaks-terminal")
+    assert section.blocks[0].rows == [["2026-11-02 12:00", str(tmp_path / "b"), "mine", change]]
 
 
 def test_history_judgment_order_is_ignored(tmp_path):
-    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
+    make_run_folder(tmp_path / "a", {"mine": make_system(GOOD)}, day=1)
     nested = dict(reversed(DATA.judgments.nested.items()))
-    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, data=replace(DATA, judgments=Judgments(nested)))
+    make_run_folder(tmp_path / "b", {"mine": make_system(GOOD)}, day=2, data=replace(DATA, judgments=Judgments(nested)))
     first, second = ((tmp_path / name / "judgments.parquet").read_bytes() for name in "ab")
     assert first != second
     assert history(tmp_path, measures="mrr@10").points[1].changed == ""
@@ -259,19 +264,19 @@ def test_history_judgment_order_is_ignored(tmp_path):
 
 def test_history_fewer_scored_queries_are_not_comparable(tmp_path):
     for day in (1, 2):
-        made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day)
+        make_run_folder(tmp_path / f"day{day}", {"mine": make_system(GOOD)}, day=day)
     scores = tmp_path / "day2" / "scores.csv"
     text = scores.read_text().replace("mine,q0,mrr@10,1.0", "mine,q0,mrr@10,")
     scores.write_text(text)
-    found = history(tmp_path, measures=["mrr@10", "recall@10"])
-    assert [(one.measure, one.mean.n, one.changed) for one in found.points[2:]] == [
+    result = history(tmp_path, measures=["mrr@10", "recall@10"])
+    assert [(point.measure, point.mean.n, point.changed) for point in result.points[2:]] == [
         ("mrr@10", 29, "30 -> 29 scored queries"),
         ("recall@10", 30, ""),
     ]
 
 
 @pytest.mark.parametrize(
-    ("part", "told"),
+    ("changed_part", "change"),
     [
         ({"cores": 64}, "2 -> 64 cores"),
         ({"processor": "Abacus"}, "other processor"),
@@ -280,44 +285,44 @@ def test_history_fewer_scored_queries_are_not_comparable(tmp_path):
         ({"memory_bytes": (16 << 30) - 4096}, ""),
     ],
 )
-def test_history_changed_machine_affects_only_latency(tmp_path, part, told):
+def test_history_changed_machine_affects_only_latency(tmp_path, changed_part, change):
     machine = {"processor": "Slide rule", "cores": 2, "memory_bytes": 16 << 30, "system": "Linux"}
-    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1, machine=machine)
-    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, machine={**machine, **part})
-    found = history(tmp_path, measures=["p95_ms", "mrr@10"])
-    assert {one.measure: one.changed for one in found.points[2:]} == {"p95_ms": told, "mrr@10": ""}
+    make_run_folder(tmp_path / "a", {"mine": make_system(GOOD)}, day=1, machine=machine)
+    make_run_folder(tmp_path / "b", {"mine": make_system(GOOD)}, day=2, machine={**machine, **changed_part})
+    result = history(tmp_path, measures=["p95_ms", "mrr@10"])
+    assert {point.measure: point.changed for point in result.points[2:]} == {"p95_ms": change, "mrr@10": ""}
 
 
 def test_history_judgments_do_not_affect_latency_but_workers_do(tmp_path):
-    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
-    made(tmp_path / "b", {"mine": ranked(GOOD)}, day=2, data=JUDGED, workers=2)
-    found = history(tmp_path, measures=["p50_ms", "mrr@10"])
-    assert [one.changed for one in found.points[2:]] == ["1 -> 2 workers", "other judgments"]
+    make_run_folder(tmp_path / "a", {"mine": make_system(GOOD)}, day=1)
+    make_run_folder(tmp_path / "b", {"mine": make_system(GOOD)}, day=2, data=REJUDGED, workers=2)
+    result = history(tmp_path, measures=["p50_ms", "mrr@10"])
+    assert [point.changed for point in result.points[2:]] == ["1 -> 2 workers", "other judgments"]
 
 
 def test_history_last_run_is_compared_with_latest_comparable_run(tmp_path):
-    for day, data in enumerate((DATA, JUDGED, DATA), start=1):
-        made(tmp_path / f"day{day}", {"mine": ranked(GOOD)}, day=day, data=data)
-    found = history(tmp_path, measures="mrr@10")
-    assert [one.changed for one in found.points] == ["", "other judgments", "other judgments"]
-    assert found.change("mine", "mrr@10").since.folder == str(tmp_path / "day1")
-    assert found.comparable == {("small", "mine", "mrr@10"): 2}
+    for day, data in enumerate((DATA, REJUDGED, DATA), start=1):
+        make_run_folder(tmp_path / f"day{day}", {"mine": make_system(GOOD)}, day=day, data=data)
+    result = history(tmp_path, measures="mrr@10")
+    assert [point.changed for point in result.points] == ["", "other judgments", "other judgments"]
+    assert result.change("mine", "mrr@10").since.folder == str(tmp_path / "day1")
+    assert result.comparable == {("small", "mine", "mrr@10"): 2}
 
 
 def test_history_datasets_are_separate_series(tmp_path):
-    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
-    made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2, data=replace(DATA, name="other"))
-    found = history(tmp_path, measures="mrr@10")
-    assert found.datasets == ["small", "other"]
-    assert [one.changed for one in found.points] == ["", ""]
-    assert len(found.series("mine", "mrr@10", "other")) == 1
-    assert found.of("other").folders == [str(tmp_path / "b")]
-    assert not found.changes
+    make_run_folder(tmp_path / "a", {"mine": make_system(GOOD)}, day=1)
+    make_run_folder(tmp_path / "b", {"mine": make_system(WORSE)}, day=2, data=replace(DATA, name="other"))
+    result = history(tmp_path, measures="mrr@10")
+    assert result.datasets == ["small", "other"]
+    assert [point.changed for point in result.points] == ["", ""]
+    assert len(result.series("mine", "mrr@10", "other")) == 1
+    assert result.of("other").folders == [str(tmp_path / "b")]
+    assert not result.changes
     assert history(tmp_path, datasets="small").datasets == ["small"]
 
 
 def test_history_systems_and_datasets_are_selected_by_name(tmp_path):
-    made(tmp_path / "a", {"one": ranked(GOOD), "two": ranked(WORSE)}, day=1)
+    make_run_folder(tmp_path / "a", {"one": make_system(GOOD), "two": make_system(WORSE)}, day=1)
     assert history(tmp_path, systems="two").systems == ["two"]
     with pytest.raises(UnknownName, match="unknown system `tow`") as error:
         history(tmp_path, systems=["tow"])
@@ -327,7 +332,7 @@ def test_history_systems_and_datasets_are_selected_by_name(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("how", "message"),
+    ("arguments", "message"),
     [
         ({"measures": "failed"}, "`failed` has no history"),
         ({"measures": "nonsense@10"}, "unknown measure"),
@@ -335,36 +340,36 @@ def test_history_systems_and_datasets_are_selected_by_name(tmp_path):
         ({"convention": "mine"}, "unknown convention `mine`"),
     ],
 )
-def test_history_invalid_argument_raises_error(runs, how, message):
+def test_history_invalid_argument_raises_error(runs, arguments, message):
     with pytest.raises(ragauge.RagaugeError, match=message):
-        history(runs, **how)
+        history(runs, **arguments)
 
 
-def points(*values, changed=()):
+def make_points(*values, changed=()):
     """Build points on consecutive days, with intervals of ±0.1."""
-    day = history_day()
+    day = first_day()
     return [
         HistoryPoint(
-            day.replace(day=i + 1), f"run{i}", "mine", "mrr", Mean(value, 9, value - 0.1, value + 0.1), changed=why
+            day.replace(day=i + 1), f"run{i}", "mine", "mrr", Mean(value, 9, value - 0.1, value + 0.1), changed=reason
         )
-        for i, (value, why) in enumerate(zip(values, [*changed, *[""] * len(values)], strict=False))
+        for i, (value, reason) in enumerate(zip(values, [*changed, *[""] * len(values)], strict=False))
     ]
 
 
-def history_day():
+def first_day():
     return datetime(2026, 11, 1, tzinfo=UTC)
 
 
 def test_render_trend_has_gap_at_incomparable_points():
-    assert report.render_trend(points(0.1, 0.2, 0.3)) == "▃▅▆"
-    assert report.render_trend(points(0.1, 0.2, 0.3, changed=["", "", "other judgments"])) == "▃▅·▆"
-    assert report.render_trend(points(0.1, 0.2, 0.3), 2) == "▅▆"
-    assert report.render_trend(points(math.nan)) == ""
+    assert report.render_trend(make_points(0.1, 0.2, 0.3)) == "▃▅▆"
+    assert report.render_trend(make_points(0.1, 0.2, 0.3, changed=["", "", "other judgments"])) == "▃▅·▆"
+    assert report.render_trend(make_points(0.1, 0.2, 0.3), 2) == "▅▆"
+    assert report.render_trend(make_points(math.nan)) == ""
 
 
-def printed(found, width=80):
+def print_lines(runs_history, width=80):
     """Return the lines of a history on a terminal of a given width, and the dropped columns."""
-    pieces, dropped = render_report(report.build_report(found, sparkline_points=8), width)
+    pieces, dropped = render_report(report.build_report(runs_history, sparkline_points=8), width)
     console = Console(width=width, file=io.StringIO(), no_color=True)
     for piece in pieces:
         console.print(piece)
@@ -379,13 +384,13 @@ def table_lines(lines):
 
 
 def test_history_table_fits_width_and_lists_dropped_columns(runs):
-    found = history(runs, measures=["mrr@10", "p95_ms"])
-    lines, dropped = printed(found)
+    result = history(runs, measures=["mrr@10", "p95_ms"])
+    lines, dropped = print_lines(result)
     assert max(map(len, lines)) <= 80
     assert dropped == ["since"]
     assert lines[0].startswith("History of small: 3 folders, 1 system, 2026-11-01 to 2026-11-03")
-    heads = [line.split() for line in lines if line.startswith("system")]
-    assert heads == [["system", "measure", "trend", "runs", "last", "vs", "previous", "first", "vs", "first"]]
+    headers = [line.split() for line in lines if line.startswith("system")]
+    assert headers == [["system", "measure", "trend", "runs", "last", "vs", "previous", "first", "vs", "first"]]
     assert table_lines(lines)[0].split()[3:] == [
         "3",
         "0.4583",
@@ -397,49 +402,51 @@ def test_history_table_fits_width_and_lists_dropped_columns(runs):
         "p",
         "<0.001",
     ]
-    assert printed(found, 60)[1] == ["runs", "since", "first", "vs first"]
-    assert printed(found, 200)[1] == []
-    assert "| 3 | 0.7500 " in render_markdown([report.build_report(found)])
+    assert print_lines(result, 60)[1] == ["runs", "since", "first", "vs first"]
+    assert print_lines(result, 200)[1] == []
+    assert "| 3 | 0.7500 " in render_markdown([report.build_report(result)])
 
 
 def test_history_table_and_summary_agree_on_previous_run(tmp_path):
     """The last run equals the first run and is worse than the previous one; the table shows both differences."""
     for day, ranks in enumerate((WORSE, GOOD, WORSE), start=1):
-        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
-    found = history(tmp_path, measures="mrr@10")
-    lines, _ = printed(found)
+        make_run_folder(tmp_path / f"day{day}", {"mine": make_system(ranks)}, day=day)
+    result = history(tmp_path, measures="mrr@10")
+    lines, _ = print_lines(result)
     assert table_lines(lines)[0].split()[3:8] == ["3", "0.4583", "-0.2917", "p", "<0.001"]
     assert table_lines(lines)[0].split()[-3:] == ["+0.0000", "p", "1.000"]
-    change = found.change("mine", "mrr@10")
+    change = result.change("mine", "mrr@10")
     low, high = change.comparison.ci
-    said = f"mine lost 0.2917 of mrr@10 [{-high:.4f}, {-low:.4f}] since 2026-11-02 ({tmp_path / 'day2'}), p < 0.001."
-    assert report_text.summarise_history(found) == [said]
-    assert report.build_report(found).summary == said
+    sentence = (
+        f"mine lost 0.2917 of mrr@10 [{-high:.4f}, {-low:.4f}] since 2026-11-02 ({tmp_path / 'day2'}), p < 0.001."
+    )
+    assert report_text.summarise_history(result) == [sentence]
+    assert report.build_report(result).summary == sentence
 
 
 def test_history_summary_reports_slow_decline_since_first_run(tmp_path):
     """The change since the previous run is not significant, but the change since the first run is."""
     for day in (1, 2, 3, 4):
         ranks = [2] * (3 * (day - 1)) + [1] * (30 - 3 * (day - 1))
-        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
-    found = history(tmp_path, measures="mrr@10")
-    first, before = (found.change("mine", "mrr@10", against=one) for one in ("first", "before"))
+        make_run_folder(tmp_path / f"day{day}", {"mine": make_system(ranks)}, day=day)
+    result = history(tmp_path, measures="mrr@10")
+    first, before = (result.change("mine", "mrr@10", against=reference) for reference in ("first", "before"))
     assert first.p < 0.05 < before.p
-    said = report_text.summarise_history(found)
-    assert said[0].startswith("mine is 0.1500 of mrr@10 [")  # the first run is also the best
-    assert said[1:] == ["No significant change in the last of 4 runs."]
+    sentences = report_text.summarise_history(result)
+    assert sentences[0].startswith("mine is 0.1500 of mrr@10 [")  # the first run is also the best
+    assert sentences[1:] == ["No significant change in the last of 4 runs."]
 
 
 def test_history_summary_wording_depends_on_direction_of_measure(tmp_path):
     for day, ranks in enumerate((WORSE, GOOD), start=1):
-        folder = made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
+        folder = make_run_folder(tmp_path / f"day{day}", {"mine": make_system(ranks)}, day=day)
         rows = [f"mine,q{i},{name},{(day + i % 2) / 10}" for i in range(30) for name in ("unjudged@10", "mrr@10")]
         (folder / "scores.csv").write_text("\n".join(["run,query,measure,value", *rows, ""]))
         (folder / "experiment.json").write_text("{}")
-        settle(folder)
-    found = history(tmp_path)
+        set_file_times(folder)
+    result = history(tmp_path)
     since = f"since 2026-11-01 ({tmp_path / 'day1'}), p < 0.001."
-    assert {one.split(" [")[0]: one.split("] ")[1] for one in report_text.summarise_history(found)} == {
+    assert {sentence.split(" [")[0]: sentence.split("] ")[1] for sentence in report_text.summarise_history(result)} == {
         "mine is worse by 0.1000 in unjudged@10": since,
         "mine gained 0.1000 of mrr@10": since,
     }
@@ -447,25 +454,25 @@ def test_history_summary_wording_depends_on_direction_of_measure(tmp_path):
 
 def test_history_unchanged_series_are_listed_below_table(tmp_path):
     for day, ranks in enumerate((GOOD, GOOD, WORSE), start=1):
-        made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
-    found = history(tmp_path)
-    lines, _ = printed(found)
+        make_run_folder(tmp_path / f"day{day}", {"a": make_system(GOOD), "b": make_system(ranks)}, day=day)
+    result = history(tmp_path)
+    lines, _ = print_lines(result)
     assert [line.split()[:2] for line in table_lines(lines)[:-1]] == [["b", "mrr@10"]]
     assert lines[-1] == "3 series are unchanged: a mrr@10 0.7500, recall@10 1.0000; b recall@10 1.0000"
-    text = render_markdown([report.build_report(found)])
+    text = render_markdown([report.build_report(result)])
     table = [row.split(" | ")[:2] for row in text.splitlines() if row.startswith(("| a ", "| b "))]
     assert table == [["| b", "mrr@10"], ["| a", "mrr@10"], ["| a", "recall@10"], ["| b", "recall@10"]]
-    alone = table_lines(printed(history(tmp_path, systems="a"))[0])
+    unchanged = table_lines(print_lines(history(tmp_path, systems="a"))[0])
     # If all series are unchanged, the table lists them.
-    assert [line.split()[-9:-7] for line in alone] == [["3", "0.7500"], ["3", "1.0000"]]
+    assert [line.split()[-9:-7] for line in unchanged] == [["3", "0.7500"], ["3", "1.0000"]]
 
 
 def test_is_unchanged_equal_means_with_moved_queries_is_false(tmp_path):
     for day, ranks in enumerate((GOOD, GOOD[::-1]), start=1):
-        made(tmp_path / f"day{day}", {"mine": ranked(ranks)}, day=day)
-    found = history(tmp_path, measures="mrr@10")
-    assert found.points[0].mean == pytest.approx(found.points[1].mean)
-    assert not report_text.is_unchanged(found, found.points)
+        make_run_folder(tmp_path / f"day{day}", {"mine": make_system(ranks)}, day=day)
+    result = history(tmp_path, measures="mrr@10")
+    assert result.points[0].mean == pytest.approx(result.points[1].mean)
+    assert not report_text.is_unchanged(result, result.points)
 
 
 @pytest.mark.parametrize(
@@ -477,56 +484,61 @@ def test_is_unchanged_equal_means_with_moved_queries_is_false(tmp_path):
     ],
 )
 def test_find_time_format_is_as_precise_as_needed(times, since, title):
-    whens = [datetime.fromisoformat(f"2026-11-{one}+00:00") for one in times]
-    found = History([replace(one, when=when) for one, when in zip(points(0.1, 0.2), whens, strict=True)])
-    assert whens[0].strftime(report_text.find_time_format(found)) == since
-    assert report_text.format_time_span(found) == title
-    assert since.endswith(whens[0].strftime(report_text.find_time_format(found, narrow=True)))
+    dates = [datetime.fromisoformat(f"2026-11-{time}+00:00") for time in times]
+    result = History([replace(point, when=when) for point, when in zip(make_points(0.1, 0.2), dates, strict=True)])
+    assert dates[0].strftime(report_text.find_time_format(result)) == since
+    assert report_text.format_time_span(result) == title
+    assert since.endswith(dates[0].strftime(report_text.find_time_format(result, narrow=True)))
 
 
 def test_history_csv_and_json_have_every_point_without_nan(tmp_path):
-    made(tmp_path / "a", {"mine": ranked(GOOD)}, day=1)
-    made(tmp_path / "b", {"mine": ranked(WORSE)}, day=2)
-    found = history(tmp_path, measures=["mrr@10", "throughput"])
-    ragauge.report(found, [tmp_path / "h.csv", tmp_path / "h.json"])
+    make_run_folder(tmp_path / "a", {"mine": make_system(GOOD)}, day=1)
+    make_run_folder(tmp_path / "b", {"mine": make_system(WORSE)}, day=2)
+    result = history(tmp_path, measures=["mrr@10", "throughput"])
+    ragauge.report(result, [tmp_path / "h.csv", tmp_path / "h.json"])
     rows = list(csv.DictReader(io.StringIO((tmp_path / "h.csv").read_text())))
     assert list(rows[0]) == ["when", "folder", "dataset", "system", "measure", "mean", "low", "high", "n", "changed"]
-    assert [float(row["mean"]) for row in rows] == [one.mean.value for one in found.points]
+    assert [float(row["mean"]) for row in rows] == [point.mean.value for point in result.points]
     assert (rows[1]["measure"], rows[1]["low"]) == ("throughput", "")
     data = json.loads((tmp_path / "h.json").read_text())
     assert data["schema"] == "ragauge-history/2"
     assert data["points"][1]["low"] is None
     jsonschema.validate(data, SCHEMA)
-    change = next(one for one in data["changes"] if one["measure"] == "mrr@10" and one["against"] == "before")
+    change = next(item for item in data["changes"] if item["measure"] == "mrr@10" and item["against"] == "before")
     assert change["difference"] == pytest.approx(-7 / 24)
     assert change["comparison"]["ci"][1] < 0
-    ragauge.report(found, tmp_path / "changes.csv", format="changes")
-    assert len((tmp_path / "changes.csv").read_text().splitlines()) == 1 + len(found.changes)
+    ragauge.report(result, tmp_path / "changes.csv", format="changes")
+    assert len((tmp_path / "changes.csv").read_text().splitlines()) == 1 + len(result.changes)
 
 
 def test_history_json_round_trip_keeps_report(runs, tmp_path):
-    made(runs / "day4", {"mine": ranked(GOOD)}, day=4, data=JUDGED)
+    make_run_folder(runs / "day4", {"mine": make_system(GOOD)}, day=4, data=REJUDGED)
     (runs / "day2" / "scores.csv").write_text("nonsense")
-    found = history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"])
-    (tmp_path / "h.json").write_text(to_json(found))
-    again = read_record(tmp_path / "h.json")
-    jsonschema.validate(to_json_data(again), SCHEMA)
-    assert again.skipped
-    assert again.notes
-    assert any(point.changed for point in again.points)
-    assert to_json(again) == to_json(found)
-    assert render_markdown([report.build_report(again)]) == render_markdown([report.build_report(found)])
+    result = history(runs, measures=["mrr@10", "embed_p95_ms", "gm_map", "recall@100"])
+    (tmp_path / "h.json").write_text(to_json(result))
+    restored = read_record(tmp_path / "h.json")
+    jsonschema.validate(to_json_data(restored), SCHEMA)
+    assert restored.skipped
+    assert restored.notes
+    assert any(point.changed for point in restored.points)
+    assert to_json(restored) == to_json(result)
+    assert render_markdown([report.build_report(restored)]) == render_markdown([report.build_report(result)])
 
 
 def test_history_markdown_and_page_escape_names(tmp_path):
     pytest.importorskip("altair")
     pytest.importorskip("vl_convert")
-    evil = "<script>alert(1)</script>"
+    markup = "<script>alert(1)</script>"
     for day in (1, 2):
-        made(tmp_path / f"day{day}", {evil: ranked(GOOD)}, day=day, data=replace(DATA, name=f"</script>{evil}|x"))
-    shown = report.build_report(history(tmp_path))
-    assert "<script" not in render_markdown([shown])
-    text = render_page([shown])
+        make_run_folder(
+            tmp_path / f"day{day}",
+            {markup: make_system(GOOD)},
+            day=day,
+            data=replace(DATA, name=f"</script>{markup}|x"),
+        )
+    content = report.build_report(history(tmp_path))
+    assert "<script" not in render_markdown([content])
+    text = render_page([content])
     assert "<script>alert" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "mrr@10" in text
@@ -534,42 +546,44 @@ def test_history_markdown_and_page_escape_names(tmp_path):
 
 def test_history_chart_keeps_last_points_and_counts_omitted():
     pytest.importorskip("altair")
-    day = history_day()
-    many = [replace(points(0.5)[0], when=day.replace(year=1000 + i), folder=f"run{i}") for i in range(250)]
-    chart = collect_charts([report.build_report(History(many))])["history-trend"]
+    day = first_day()
+    series = [replace(make_points(0.5)[0], when=day.replace(year=1000 + i), folder=f"run{i}") for i in range(250)]
+    chart = collect_charts([report.build_report(History(series))])["history-trend"]
     assert "the last 200 points of each series; 50 earlier points not drawn." in chart.caption
-    assert report.build_report(History(many[:1])).summary == "One run so far; changes are shown from the second run on."
+    assert (
+        report.build_report(History(series[:1])).summary == "One run so far; changes are shown from the second run on."
+    )
 
 
 def test_history_report_summary_is_sentence_and_unchanged_rows_are_last(tmp_path):
     for day, ranks in enumerate((GOOD, WORSE), start=1):
-        made(tmp_path / f"day{day}", {"a": ranked(GOOD), "b": ranked(ranks)}, day=day)
-    lost, calm = (report.build_report(history(tmp_path, systems=system)) for system in ("b", "a"))
+        make_run_folder(tmp_path / f"day{day}", {"a": make_system(GOOD), "b": make_system(ranks)}, day=day)
+    decline, no_change = (report.build_report(history(tmp_path, systems=system)) for system in ("b", "a"))
     folder = re.escape(str(tmp_path / "day1"))
     assert re.fullmatch(
-        rf"b lost 0\.2917 of mrr@10 \[0\.2\d+, 0\.3\d+\] since 2026-11-01 \({folder}\), p < 0.001\.", lost.summary
+        rf"b lost 0\.2917 of mrr@10 \[0\.2\d+, 0\.3\d+\] since 2026-11-01 \({folder}\), p < 0.001\.", decline.summary
     )
-    assert calm.summary == "No significant change in the last of 2 runs."
-    both = report.build_report(history(tmp_path, measures="mrr@10"))
-    (series,) = (section for section in both.sections if section.id == "series")
+    assert no_change.summary == "No significant change in the last of 2 runs."
+    both_systems = report.build_report(history(tmp_path, measures="mrr@10"))
+    (series,) = (section for section in both_systems.sections if section.id == "series")
     assert [row[0] for row in series.blocks[0].rows] == ["b", "a"]
     assert "vs previous: last run minus the latest comparable run before it" in series.blocks[0].legends
 
 
-def command(*arguments, cwd, code=0):
+def run_history(*arguments, cwd, code=0):
     return command_in(cwd, "history", PYTHONUTF8="1")(*arguments, code=code)
 
 
 def test_cli_history_prints_data_to_stdout_and_notes_to_stderr(runs):
-    done = command("-m", "mrr@10", cwd=runs.parent)
-    assert done.stdout.splitlines()[0].startswith("History of small: 3 folders, 1 system, 2026-11-01 to 2026-11-03")
-    assert "mine lost 0.2917 of mrr@10 [" in done.stdout
-    assert "] since 2026-11-02 (runs/day2), p < 0.001." in " ".join(done.stdout.split())
-    assert done.stderr == "note: p: paired t-test over queries, Holm-corrected for 1 series\n"
-    assert json.loads(command("--schema", cwd=runs.parent).stdout) == SCHEMA
-    assert "- **" not in command("--format", "markdown", cwd=runs.parent).stdout
-    assert command("--csv", cwd=runs.parent).stdout.startswith("when,folder,")
-    assert json.loads(command("runs", "--json", cwd=runs.parent).stdout)["points"]
+    process = run_history("-m", "mrr@10", cwd=runs.parent)
+    assert process.stdout.splitlines()[0].startswith("History of small: 3 folders, 1 system, 2026-11-01 to 2026-11-03")
+    assert "mine lost 0.2917 of mrr@10 [" in process.stdout
+    assert "] since 2026-11-02 (runs/day2), p < 0.001." in " ".join(process.stdout.split())
+    assert process.stderr == "note: p: paired t-test over queries, Holm-corrected for 1 series\n"
+    assert json.loads(run_history("--schema", cwd=runs.parent).stdout) == SCHEMA
+    assert "- **" not in run_history("--format", "markdown", cwd=runs.parent).stdout
+    assert run_history("--csv", cwd=runs.parent).stdout.startswith("when,folder,")
+    assert json.loads(run_history("runs", "--json", cwd=runs.parent).stdout)["points"]
 
 
 @pytest.mark.parametrize(
@@ -583,7 +597,7 @@ def test_cli_history_prints_data_to_stdout_and_notes_to_stderr(runs):
     ],
 )
 def test_cli_history_invalid_arguments_exit_with_2(runs, arguments, message):
-    assert message in command(*arguments, cwd=runs.parent, code=2).stderr
+    assert message in run_history(*arguments, cwd=runs.parent, code=2).stderr
 
 
 def test_history_empty_folder_raises_error(tmp_path):
@@ -591,37 +605,37 @@ def test_history_empty_folder_raises_error(tmp_path):
         history(tmp_path)
 
 
-def python_made(folder, system, day, **how):
+def make_python_folder(folder, ranks, day, **options):
     """Create a folder as the Python function `run` does, without scores.csv."""
-    run(DATA, {"mine": ranked(system)}, out=folder, warmup=0, **how)
+    run(DATA, {"mine": make_system(ranks)}, out=folder, warmup=0, **options)
     assert not (folder / "scores.csv").exists()
     path = folder / "mine" / "manifest.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "finished": f"2026-11-0{day}T12:00:00+00:00"}))
-    settle(folder)
+    set_file_times(folder)
     return folder
 
 
 def test_history_python_run_uses_its_measures_and_convention(tmp_path):
-    how = {"measures": ["ndcg@5", "map"], "convention": "rig"}
-    python_made(tmp_path / "a", GOOD, 1, **how)
-    python_made(tmp_path / "b", WORSE, 2, **how)
-    found = history(tmp_path)
-    assert found.measures == ["ndcg(gain=exp)@5", "map"]
-    own = ragauge.evaluate(str(tmp_path / "b"), str(tmp_path / "b" / "mine"), ["ndcg@5", "map"], "rig")
-    assert [one.mean.value for one in found.points[2:]] == pytest.approx(list(own.means.values()))
-    assert found.change("mine", "map").comparison.n == 30
-    assert found.notes == []
-    made(tmp_path / "c", {"mine": ranked(GOOD)}, day=3)
-    again = history(tmp_path, measures="map")
-    assert [one.changed for one in again.points] == ["", "", "convention rig -> default"]
+    options = {"measures": ["ndcg@5", "map"], "convention": "rig"}
+    make_python_folder(tmp_path / "a", GOOD, 1, **options)
+    make_python_folder(tmp_path / "b", WORSE, 2, **options)
+    result = history(tmp_path)
+    assert result.measures == ["ndcg(gain=exp)@5", "map"]
+    expected = ragauge.evaluate(str(tmp_path / "b"), str(tmp_path / "b" / "mine"), ["ndcg@5", "map"], "rig")
+    assert [point.mean.value for point in result.points[2:]] == pytest.approx(list(expected.means.values()))
+    assert result.change("mine", "map").comparison.n == 30
+    assert result.notes == []
+    make_run_folder(tmp_path / "c", {"mine": make_system(GOOD)}, day=3)
+    rescored = history(tmp_path, measures="map")
+    assert [point.changed for point in rescored.points] == ["", "", "convention rig -> default"]
 
 
 def test_history_custom_convention_is_reconstructed_from_name(tmp_path):
     rules = PRESETS["default"].but(gain="exp", depth=2, rel=1.0, ties="ranked")
-    python_made(tmp_path / "a", WORSE, 1, measures=["mrr@10"], convention=rules)
+    make_python_folder(tmp_path / "a", WORSE, 1, measures=["mrr@10"], convention=rules)
     assert json.loads((tmp_path / "a" / "experiment.json").read_text())["convention"] == rules.name
-    found = history(tmp_path)
-    assert found.points[0].mean.value == pytest.approx((5 + 5) / 30)  # depth 2 ignores rank 4
+    result = history(tmp_path)
+    assert result.points[0].mean.value == pytest.approx((5 + 5) / 30)  # depth 2 ignores rank 4
     assert history(tmp_path, convention="default").points[0].mean.value == pytest.approx((5 + 5 + 15 / 4) / 30)
 
 
@@ -629,12 +643,12 @@ def test_history_unknown_measure_or_convention_is_skipped_with_note(tmp_path):
     def own(*_):
         return 0.5
 
-    python_made(tmp_path / "a", GOOD, 1, measures=["mrr@10", own])
-    python_made(tmp_path / "b", GOOD, 2, measures=["mrr@10"], convention=Convention("my own", gain="exp"))
-    found = history(tmp_path)
-    assert [(one.folder, one.measure) for one in found.points] == [(str(tmp_path / "a"), "mrr@10")]
-    assert found.notes == ["own is left out of 1 folder without scores of it: unknown measure `own`"]
-    assert "`my own`, which cannot be reconstructed from its name" in found.skipped[str(tmp_path / "b" / "mine")]
-    both = history(tmp_path, convention="default")
-    assert [one.mean.value for one in both.points] == [0.75, 0.75]
-    assert both.skipped == {}
+    make_python_folder(tmp_path / "a", GOOD, 1, measures=["mrr@10", own])
+    make_python_folder(tmp_path / "b", GOOD, 2, measures=["mrr@10"], convention=Convention("my own", gain="exp"))
+    result = history(tmp_path)
+    assert [(point.folder, point.measure) for point in result.points] == [(str(tmp_path / "a"), "mrr@10")]
+    assert result.notes == ["own is left out of 1 folder without scores of it: unknown measure `own`"]
+    assert "`my own`, which cannot be reconstructed from its name" in result.skipped[str(tmp_path / "b" / "mine")]
+    rescored = history(tmp_path, convention="default")
+    assert [point.mean.value for point in rescored.points] == [0.75, 0.75]
+    assert rescored.skipped == {}

@@ -19,7 +19,7 @@ from ragauge.core.hashes import hash_judgments
 from ragauge.experiments.history import history, rescoring
 from ragauge.experiments.history.run_folders import MAX_FOLDER_DEPTH, find_experiment_folders
 from ragauge.files.readers import read_judgments
-from result_folders import LONG_AGO, made, ranked, settle
+from result_folders import OLD_TIME_NS, make_run_folder, make_system, set_file_times
 
 GOOD, WORSE = [1] * 30, [2] * 30
 
@@ -28,8 +28,8 @@ GOOD, WORSE = [1] * 30, [2] * 30
 def results(tmp_path_factory):
     """Create two result folders for all tests of the module."""
     folder = tmp_path_factory.mktemp("results")
-    made(folder / "a", {"mine": ranked(GOOD)}, day=1)
-    made(folder / "b", {"mine": ranked(WORSE)}, day=2)
+    make_run_folder(folder / "a", {"mine": make_system(GOOD)}, day=1)
+    make_run_folder(folder / "b", {"mine": make_system(WORSE)}, day=2)
     return folder
 
 
@@ -39,39 +39,39 @@ def runs(results, tmp_path):
     return shutil.copytree(results, tmp_path / "runs")
 
 
-def means(folder, **how):
-    return [one.mean.value for one in history(folder, measures="mrr@10", **how).points]
+def list_means(folder, **options):
+    return [point.mean.value for point in history(folder, measures="mrr@10", **options).points]
 
 
 def test_history_new_system_in_known_folder_is_included(runs):
-    means(runs)
+    list_means(runs)
     shutil.copytree(runs / "a" / "mine", runs / "a" / "other")
-    about = json.loads((runs / "a" / "other" / "manifest.json").read_text())
-    about["system"]["name"] = "other"
-    (runs / "a" / "other" / "manifest.json").write_text(json.dumps(about))
-    found = history(runs, measures="mrr@10")
-    assert found.systems == ["mine", "other"]
-    assert found.series("other", "mrr@10")[0].mean.value == 1.0  # scored from its run: scores.csv does not contain it
+    manifest = json.loads((runs / "a" / "other" / "manifest.json").read_text())
+    manifest["system"]["name"] = "other"
+    (runs / "a" / "other" / "manifest.json").write_text(json.dumps(manifest))
+    result = history(runs, measures="mrr@10")
+    assert result.systems == ["mine", "other"]
+    assert result.series("other", "mrr@10")[0].mean.value == 1.0  # scored from its run: scores.csv does not contain it
 
 
 def test_history_manifest_without_time_is_skipped_until_repaired(runs):
     manifest = runs / "b" / "mine" / "manifest.json"
-    whole = manifest.read_text()
-    manifest.write_text(whole.replace('"finished"', '"finishes"'))
-    settle(runs / "b")
-    found = history(runs)
-    assert found.skipped == {str(manifest.parent): f"{manifest}: has no valid time at which the run finished"}
-    manifest.write_text(whole)
-    settle(runs / "b")
-    assert means(runs) == [1.0, 0.5]
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"finished"', '"finishes"'))
+    set_file_times(runs / "b")
+    result = history(runs)
+    assert result.skipped == {str(manifest.parent): f"{manifest}: has no valid time at which the run finished"}
+    manifest.write_text(text)
+    set_file_times(runs / "b")
+    assert list_means(runs) == [1.0, 0.5]
 
 
 def test_find_experiment_folders_searches_all_depths_except_hidden(runs, tmp_path):
     deep = tmp_path / "one" / "two" / "three"
     shutil.copytree(runs, deep)
     shutil.copytree(runs / "a", tmp_path / "one" / ".hidden" / "a")
-    found, skipped = find_experiment_folders([tmp_path / "one"])
-    assert set(found) == {str(deep / "a"), str(deep / "b")}
+    folders, skipped = find_experiment_folders([tmp_path / "one"])
+    assert set(folders) == {str(deep / "a"), str(deep / "b")}
     assert skipped == {}
 
 
@@ -82,10 +82,10 @@ def test_find_experiment_folders_accepts_nested_results(runs):
 
 def test_find_experiment_folders_too_deep_folder_is_skipped_with_reason(runs, tmp_path):
     deep = tmp_path / "deep"
-    place = deep.joinpath(*["x"] * (MAX_FOLDER_DEPTH + 1))
-    shutil.copytree(runs, place)
-    found, skipped = find_experiment_folders([deep])
-    assert found == {}
+    results_folder = deep.joinpath(*["x"] * (MAX_FOLDER_DEPTH + 1))
+    shutil.copytree(runs, results_folder)
+    folders, skipped = find_experiment_folders([deep])
+    assert folders == {}
     assert list(skipped.values()) == [f"its subfolders are more than {MAX_FOLDER_DEPTH} levels deep"]
 
 
@@ -93,10 +93,10 @@ def test_find_experiment_folders_ignores_symlink_cycles_and_duplicates(runs):
     (runs / "a" / "back").symlink_to(runs, target_is_directory=True)
     (runs / "again").symlink_to(runs / "b", target_is_directory=True)
     (runs / "nowhere").symlink_to(runs / "nothing")
-    found, skipped = find_experiment_folders([runs, runs / "b"])
-    assert len(found) == 2
+    folders, skipped = find_experiment_folders([runs, runs / "b"])
+    assert len(folders) == 2
     assert skipped == {}
-    assert len(means(runs)) == 2
+    assert len(list_means(runs)) == 2
 
 
 def test_history_symlink_to_run_is_included(runs):
@@ -106,33 +106,33 @@ def test_history_symlink_to_run_is_included(runs):
 
 
 def test_find_experiment_folders_unreadable_folder_is_skipped_with_reason(runs):
-    open_to_all = Path(tempfile.mkdtemp())
+    parent = Path(tempfile.mkdtemp())
     user = os.geteuid()
-    shutil.copytree(runs, open_to_all / "runs")
-    for folder in (open_to_all, open_to_all / "runs", open_to_all / "runs" / "a", open_to_all / "runs" / "a" / "mine"):
+    shutil.copytree(runs, parent / "runs")
+    for folder in (parent, parent / "runs", parent / "runs" / "a", parent / "runs" / "a" / "mine"):
         folder.chmod(0o755)
-    (open_to_all / "runs" / "b").chmod(0)
+    (parent / "runs" / "b").chmod(0)
     try:
         if user == 0:
             os.seteuid(65534)  # root can read every folder
-        found, skipped = find_experiment_folders([open_to_all / "runs"])
+        folders, skipped = find_experiment_folders([parent / "runs"])
     finally:
         os.seteuid(user)
-        (open_to_all / "runs" / "b").chmod(0o755)
-        shutil.rmtree(open_to_all)
-    assert set(found) == {str(open_to_all / "runs" / "a")}
-    assert skipped == {str(open_to_all / "runs" / "b"): "cannot be read (Permission denied)"}
+        (parent / "runs" / "b").chmod(0o755)
+        shutil.rmtree(parent)
+    assert set(folders) == {str(parent / "runs" / "a")}
+    assert skipped == {str(parent / "runs" / "b"): "cannot be read (Permission denied)"}
 
 
 def test_history_folder_without_judgments_is_skipped_with_reason(runs):
     (runs / "b" / "judgments.parquet").unlink()
-    found = history(runs, measures="mrr@10")
-    assert [one.mean.value for one in found.points] == [1.0]
-    assert "no judgments.parquet" in found.skipped[str(runs / "b")]
+    result = history(runs, measures="mrr@10")
+    assert [point.mean.value for point in result.points] == [1.0]
+    assert "no judgments.parquet" in result.skipped[str(runs / "b")]
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "told"),
+    ("file", "text", "message"),
     [
         ("scores.csv", "run,query\n1,2\n", "scores.csv: is corrupt or incomplete"),
         ("scores.csv", "run,query,measure,value\nmine,q0,mrr@10,high\n", "scores.csv: is corrupt or incomplete"),
@@ -152,34 +152,34 @@ def test_history_folder_without_judgments_is_skipped_with_reason(runs):
         ("mine/manifest.json", '{"finished": "2026-11-01", "plan": 3}', "manifest.json: is corrupt or incomplete"),
     ],
 )
-def test_history_corrupt_folder_is_skipped_with_reason(runs, file, text, told):
+def test_history_corrupt_folder_is_skipped_with_reason(runs, file, text, message):
     (runs / "b" / file).write_text(text)
-    settle(runs / "b")
-    found = history(runs, measures="mrr@10")
-    assert [one.mean.value for one in found.points] == [1.0]
-    assert told in "".join(found.skipped.values())
+    set_file_times(runs / "b")
+    result = history(runs, measures="mrr@10")
+    assert [point.mean.value for point in result.points] == [1.0]
+    assert message in "".join(result.skipped.values())
 
 
 def test_history_odd_values_and_names_are_accepted(runs):
     (runs / "a" / "experiment.json").write_text('{"measures": 3, "convention": ["x"]}')
-    about = json.loads((runs / "b" / "mine" / "manifest.json").read_text())
-    about["machine"] = {"memory_bytes": 1e999, "cores": None, "processor": ["x"]}
-    about["plan"] = {"k": "ten"}
-    about["dataset"] = {"name": None, "documents": "many", "queries": [1]}
-    (runs / "b" / "mine" / "manifest.json").write_text(json.dumps(about))
+    manifest = json.loads((runs / "b" / "mine" / "manifest.json").read_text())
+    manifest["machine"] = {"memory_bytes": 1e999, "cores": None, "processor": ["x"]}
+    manifest["plan"] = {"k": "ten"}
+    manifest["dataset"] = {"name": None, "documents": "many", "queries": [1]}
+    (runs / "b" / "mine" / "manifest.json").write_text(json.dumps(manifest))
     shutil.move(runs / "a", runs / "[a]*\n")
     os.mkdir(os.fsencode(runs) + b"/\xff")
-    settle(runs)
-    found = history(runs, measures=["mrr@10", "p95_ms"])
-    assert [one.mean.value for one in found.points if one.measure == "mrr@10"] == [1.0, 0.5]
-    assert list(found.skipped.values()) == ["its name is not UTF-8"]
-    again = history(runs, measures=["mrr@10", "p95_ms"])
-    assert again.points == found.points
+    set_file_times(runs)
+    result = history(runs, measures=["mrr@10", "p95_ms"])
+    assert [point.mean.value for point in result.points if point.measure == "mrr@10"] == [1.0, 0.5]
+    assert list(result.skipped.values()) == ["its name is not UTF-8"]
+    second = history(runs, measures=["mrr@10", "p95_ms"])
+    assert second.points == result.points
 
 
 def test_history_only_unreadable_folders_raises_first_reason(runs):
     (runs / "b" / "scores.csv").write_text("nonsense")
-    settle(runs / "b")
+    set_file_times(runs / "b")
     with pytest.raises(
         BadInput, match=r"no readable result of `ragauge run` in .*scores.csv: is corrupt or incomplete"
     ):
@@ -189,58 +189,58 @@ def test_history_only_unreadable_folders_raises_first_reason(runs):
 def test_history_rescores_run_newer_than_its_scores(runs):
     """If a run was repeated and interrupted before scoring, scores.csv still has the scores of the previous run."""
     shutil.copy2(runs / "a" / "mine" / "run.parquet", runs / "b" / "mine" / "run.parquet")
-    assert means(runs) == [1.0, 0.5]
-    later = LONG_AGO + 5 * 10**9
-    os.utime(runs / "b" / "mine" / "run.parquet", ns=(later, later))
-    assert means(runs) == [1.0, 1.0]
+    assert list_means(runs) == [1.0, 0.5]
+    time_ns = OLD_TIME_NS + 5 * 10**9
+    os.utime(runs / "b" / "mine" / "run.parquet", ns=(time_ns, time_ns))
+    assert list_means(runs) == [1.0, 1.0]
 
 
 def test_history_corrupt_run_is_skipped_only_when_rescored(runs):
     (runs / "b" / "mine" / "run.parquet").write_text("nonsense")
-    settle(runs / "b")
-    assert means(runs) == [1.0, 0.5]  # scores.csv has its scores
-    found = history(runs, measures="ndcg@3")
-    assert len(found.points) == 1
-    assert list(found.skipped) == [str(runs / "b" / "mine")]
+    set_file_times(runs / "b")
+    assert list_means(runs) == [1.0, 0.5]  # scores.csv has its scores
+    result = history(runs, measures="ndcg@3")
+    assert len(result.points) == 1
+    assert list(result.skipped) == [str(runs / "b" / "mine")]
 
 
 def test_history_corrupt_timings_do_not_affect_measures(runs):
     (runs / "b" / "mine" / "timings.parquet").write_text("nonsense")
-    settle(runs / "b")
-    found = history(runs, measures=["p95_ms", "mrr@10"])
-    assert [one.measure for one in found.points] == ["p95_ms", "mrr@10", "mrr@10"]
-    assert "timings.parquet: cannot be read" in found.skipped[str(runs / "b" / "mine")]
+    set_file_times(runs / "b")
+    result = history(runs, measures=["p95_ms", "mrr@10"])
+    assert [point.measure for point in result.points] == ["p95_ms", "mrr@10", "mrr@10"]
+    assert "timings.parquet: cannot be read" in result.skipped[str(runs / "b" / "mine")]
 
 
 def test_history_scores_of_several_trials_are_averaged(runs):
     table = pl.read_csv(runs / "b" / "scores.csv")
     trials = [table.with_columns(pl.lit(i).alias("trial"), pl.col("value") + i / 10) for i in (0, 1)]
     pl.concat(trials).write_csv(runs / "b" / "scores.csv")
-    settle(runs / "b")
+    set_file_times(runs / "b")
     point = history(runs, measures="mrr@10").points[1]
     assert (point.mean.value, point.mean.n) == (pytest.approx(0.55), 30)
 
 
 def test_history_unknown_convention_adds_note(runs):
     (runs / "b" / "experiment.json").unlink()
-    settle(runs / "b")
-    found = history(runs, measures="mrr@10")
-    assert found.points[1].changed == ""
-    assert found.notes == ["unknown convention of the scores in 1 folder"]
+    set_file_times(runs / "b")
+    result = history(runs, measures="mrr@10")
+    assert result.points[1].changed == ""
+    assert result.notes == ["unknown convention of the scores in 1 folder"]
 
 
 def test_history_unknown_convention_is_skipped_only_when_rescored(runs):
     (runs / "b" / "experiment.json").write_text('{"convention": "default(ties=given)", "measures": ["mrr@10"]}')
-    settle(runs / "b")
-    assert means(runs) == [1.0, 0.5]
+    set_file_times(runs / "b")
+    assert list_means(runs) == [1.0, 0.5]
     assert "which cannot be reconstructed from its name" in "".join(history(runs, measures="ndcg@3").skipped.values())
 
 
 def test_history_rescoring_in_blocks_equals_rescoring_at_once(runs, monkeypatch):
-    how = {"measures": ["ndcg@3", "map"]}
-    at_once = history(runs, **how).points
+    options = {"measures": ["ndcg@3", "map"]}
+    expected = history(runs, **options).points
     monkeypatch.setattr(rescoring, "MAX_WHOLE_READ_BYTES", 0)
-    assert history(runs, **how).points == at_once
+    assert history(runs, **options).points == expected
 
 
 def test_history_equal_runs_with_different_judgments_are_scored_separately(runs):
@@ -248,23 +248,23 @@ def test_history_equal_runs_with_different_judgments_are_scored_separately(runs)
     grades = pl.read_parquet(runs / "c" / "judgments.parquet")
     grades.with_columns(pl.col("relevance") * 0).write_parquet(runs / "c" / "judgments.parquet")
     for path in (runs / "c").glob("*/manifest.json"):
-        about = json.loads(path.read_text())
-        about["judgments_hash"] = hash_judgments(read_judgments(runs / "c"))
-        path.write_text(json.dumps(about))
-    settle(runs / "c")
+        manifest = json.loads(path.read_text())
+        manifest["judgments_hash"] = hash_judgments(read_judgments(runs / "c"))
+        path.write_text(json.dumps(manifest))
+    set_file_times(runs / "c")
     (runs / "c" / "scores.csv").unlink()
-    found = history(runs, measures="ndcg@3")
-    values = {os.path.basename(one.folder): one.mean.value for one in found.points}
+    result = history(runs, measures="ndcg@3")
+    values = {os.path.basename(point.folder): point.mean.value for point in result.points}
     assert (values["a"], values["c"]) == (1.0, 0.0)
 
 
 def test_history_reports_progress_of_each_step(runs):
-    seen = []
-    history(runs, measures="ndcg@3", progress=seen.append)
-    assert [step for step in seen if step.action != "comparing"] == [
+    steps = []
+    history(runs, measures="ndcg@3", progress=steps.append)
+    assert [step for step in steps if step.action != "comparing"] == [
         Progress(action, done, 2) for action in ("reading", "scoring") for done in (0, 1, 2)
     ]
-    assert {step.total for step in seen if step.action == "comparing"} == {3}
+    assert {step.total for step in steps if step.action == "comparing"} == {3}
 
 
 def test_cli_interrupted_history_exits_with_130(runs):
@@ -279,6 +279,6 @@ def test_cli_interrupted_history_exits_with_130(runs):
         "sys.argv = ['ragauge', 'history', 'runs', '-m', 'ndcg@3']\n"
         "main()\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=runs.parent, capture_output=True, text=True, check=False)
-    assert done.returncode == 130
-    assert done.stderr.endswith("\nstopped at scoring (0 of 2)\n")
+    process = subprocess.run([sys.executable, "-c", code], cwd=runs.parent, capture_output=True, text=True, check=False)
+    assert process.returncode == 130
+    assert process.stderr.endswith("\nstopped at scoring (0 of 2)\n")

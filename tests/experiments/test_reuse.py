@@ -17,7 +17,7 @@ from servers import serving
 
 
 @pytest.mark.parametrize(
-    ("family", "described", "expected"),
+    ("family", "description", "expected"),
     [
         ("retrievers", "bm25(k1=1.2)", True),
         ("retrievers", "dense(embedder=words(dimensions=64), store=faiss(kind=hnsw))", True),
@@ -35,14 +35,14 @@ from servers import serving
         ("embedders", "lm(tokenizer=bpe(vocabulary=800))", True),
     ],
 )
-def test_is_reproducible_only_if_every_part_is_built_in_and_local(family, described, expected):
-    assert is_reproducible(family, described) is expected
+def test_is_reproducible_only_if_every_part_is_built_in_and_local(family, description, expected):
+    assert is_reproducible(family, description) is expected
 
 
 def test_is_reproducible_local_model_folder_requires_hashes(tmp_path):
-    described = f"dense(embedder=transformers(model='{tmp_path}'))"
-    assert not is_reproducible("retrievers", described)
-    assert is_reproducible("retrievers", described, files_hashed=True)
+    description = f"dense(embedder=transformers(model='{tmp_path}'))"
+    assert not is_reproducible("retrievers", description)
+    assert is_reproducible("retrievers", description, files_hashed=True)
     assert is_reproducible("retrievers", "dense(embedder=transformers(model=owner/model))")
 
 
@@ -62,60 +62,60 @@ class IndexReader:
 
     def search(self, query, k):
         self.queries.append(query)
-        found = json.loads(self.path.read_text())
-        return [found[query]] if query in found else ["other"]
+        result = json.loads(self.path.read_text())
+        return [result[query]] if query in result else ["other"]
 
 
 @pytest.fixture
-def indexed(tmp_path):
+def index_reader(tmp_path):
     write_index(tmp_path, 8)
     return IndexReader(tmp_path / "index.json")
 
 
-def run_indexed(system, out, **how):
-    return ragauge.run(QUERIES, {"mine": system}, measures=["recall@5"], out=out, warmup=0, **how)
+def run_indexed(system, out, **options):
+    return ragauge.run(QUERIES, {"mine": system}, measures=["recall@5"], out=out, warmup=0, **options)
 
 
-def test_run_user_object_with_changed_index_is_run_again(tmp_path, indexed):
-    first = run_indexed(indexed, tmp_path / "out")
+def test_run_user_object_with_changed_index_is_run_again(tmp_path, index_reader):
+    first = run_indexed(index_reader, tmp_path / "out")
     assert first.scores["mine"].means["recall@5"] == 1.0
     write_index(tmp_path, 6)
-    again = run_indexed(indexed, tmp_path / "out")
-    assert again.scores["mine"].means["recall@5"] == 0.75
-    assert again.runs["mine"].manifest["reused"] is False
-    made = first.runs["mine"].manifest["made"]
-    note = f"mine: run again; the results of {made} were replaced (add --reuse to reuse finished results)"
-    assert again.notes[0] == note
+    second = run_indexed(index_reader, tmp_path / "out")
+    assert second.scores["mine"].means["recall@5"] == 0.75
+    assert second.runs["mine"].manifest["reused"] is False
+    date = first.runs["mine"].manifest["made"]
+    note = f"mine: run again; the results of {date} were replaced (add --reuse to reuse finished results)"
+    assert second.notes[0] == note
     assert "run again" not in (tmp_path / "out" / "mine" / "manifest.json").read_text()
 
 
-def test_run_reuse_keeps_results_of_user_object(tmp_path, indexed):
-    first = run_indexed(indexed, tmp_path / "out")
+def test_run_reuse_keeps_results_of_user_object(tmp_path, index_reader):
+    first = run_indexed(index_reader, tmp_path / "out")
     write_index(tmp_path, 6)
-    asked = len(indexed.queries)
-    kept = run_indexed(indexed, tmp_path / "out", reuse=True)
-    assert len(indexed.queries) == asked
-    assert kept.scores["mine"].means["recall@5"] == 1.0
-    made = first.runs["mine"].manifest["made"]
-    assert kept.notes[-1] == f"mine: reused; made {made} (run it again with --fresh)"
+    n_queries = len(index_reader.queries)
+    second = run_indexed(index_reader, tmp_path / "out", reuse=True)
+    assert len(index_reader.queries) == n_queries
+    assert second.scores["mine"].means["recall@5"] == 1.0
+    date = first.runs["mine"].manifest["made"]
+    assert second.notes[-1] == f"mine: reused; made {date} (run it again with --fresh)"
     stored = json.loads((tmp_path / "out" / "mine" / "manifest.json").read_text())
-    assert (stored["made"], stored["reused"]) == (made, True)
-    assert run_indexed(indexed, tmp_path / "out").runs["mine"].manifest["reused"] is False
+    assert (stored["made"], stored["reused"]) == (date, True)
+    assert run_indexed(index_reader, tmp_path / "out").runs["mine"].manifest["reused"] is False
 
 
-def test_run_fresh_and_reuse_are_mutually_exclusive(tmp_path, indexed):
+def test_run_fresh_and_reuse_are_mutually_exclusive(tmp_path, index_reader):
     with pytest.raises(BadInput, match="fresh and reuse are mutually exclusive"):
-        run_indexed(indexed, tmp_path / "out", fresh=True, reuse=True)
-    done = command_in(tmp_path)("run", "synthetic:needles", "-s", "bm25", "--fresh", "--reuse", code=2)
-    assert "error: --fresh and --reuse are mutually exclusive" in done.stderr
+        run_indexed(index_reader, tmp_path / "out", fresh=True, reuse=True)
+    process = command_in(tmp_path)("run", "synthetic:needles", "-s", "bm25", "--fresh", "--reuse", code=2)
+    assert "error: --fresh and --reuse are mutually exclusive" in process.stderr
 
 
 def test_run_builtin_system_is_reused(tmp_path):
-    small = "synthetic:needles(documents=30, queries=10)"
-    ragauge.run(small, ["bm25"], out=tmp_path)
-    again = ragauge.run(small, ["bm25"], out=tmp_path)
-    assert again.runs["bm25"].manifest["reused"] is True
-    assert again.notes[-1].startswith("bm25: reused; made 20")
+    dataset = "synthetic:needles(documents=30, queries=10)"
+    ragauge.run(dataset, ["bm25"], out=tmp_path)
+    second = ragauge.run(dataset, ["bm25"], out=tmp_path)
+    assert second.runs["bm25"].manifest["reused"] is True
+    assert second.notes[-1].startswith("bm25: reused; made 20")
 
 
 def test_run_http_service_is_run_again(tmp_path):
@@ -123,83 +123,83 @@ def test_run_http_service_is_run_again(tmp_path):
     with serving(lambda body, headers: (200, {"documents": [{"id": doc} for doc in docs]})) as url:
         first = run_indexed(f"http(url={url})", tmp_path)
         docs += ["d1"]
-        again = run_indexed(f"http(url={url})", tmp_path)
+        second = run_indexed(f"http(url={url})", tmp_path)
         docs += ["d2", "d3"]
-        kept = run_indexed(f"http(url={url})", tmp_path, reuse=True)
-    assert [one.scores["mine"].means["recall@5"] for one in (first, again, kept)] == [0.125, 0.25, 0.25]
+        reused = run_indexed(f"http(url={url})", tmp_path, reuse=True)
+    assert [result.scores["mine"].means["recall@5"] for result in (first, second, reused)] == [0.125, 0.25, 0.25]
 
 
 def test_run_reused_after_change_prints_only_current_note(tmp_path):
-    small = "synthetic:needles(documents=30, queries=10)"
-    ragauge.run(small, {"a": "bm25"}, out=tmp_path)
-    changed = ragauge.run(small, {"a": "bm25(k1=2.0)"}, out=tmp_path)
+    dataset = "synthetic:needles(documents=30, queries=10)"
+    ragauge.run(dataset, {"a": "bm25"}, out=tmp_path)
+    changed = ragauge.run(dataset, {"a": "bm25(k1=2.0)"}, out=tmp_path)
     assert changed.notes == ["a: changed since the last run (description bm25 -> bm25(k1=2.0)), so it was run again"]
-    again = ragauge.run(small, {"a": "bm25(k1=2.0)"}, out=tmp_path)
-    assert len(again.notes) == 1
-    assert again.notes[0].startswith("a: reused; made ")
+    reused = ragauge.run(dataset, {"a": "bm25(k1=2.0)"}, out=tmp_path)
+    assert len(reused.notes) == 1
+    assert reused.notes[0].startswith("a: reused; made ")
     assert ragauge.overview(tmp_path, audited=False).notes == []
 
 
-def test_run_interrupted_in_later_system_resumes_and_reuses_first(tmp_path, indexed):
+def test_run_interrupted_in_later_system_resumes_and_reuses_first(tmp_path, index_reader):
     def interrupted(query, k):
         raise KeyboardInterrupt
 
-    systems = {"mine": indexed, "later": interrupted}
+    systems = {"mine": index_reader, "later": interrupted}
     with pytest.raises(KeyboardInterrupt):
         ragauge.run(QUERIES, systems, measures=["recall@5"], out=tmp_path / "out", warmup=0)
-    asked = len(indexed.queries)
-    assert asked == 8
+    n_queries = len(index_reader.queries)
+    assert n_queries == 8
     resumed = ragauge.run(
         QUERIES,
-        {"mine": indexed, "later": lambda query, k: ["d1"]},
+        {"mine": index_reader, "later": lambda query, k: ["d1"]},
         measures=["recall@5"],
         out=tmp_path / "out",
         warmup=0,
     )
-    assert len(indexed.queries) == asked
+    assert len(index_reader.queries) == n_queries
     assert resumed.runs["mine"].manifest["reused"] is True
     assert not list((tmp_path / "out").rglob("journal.jsonl"))
-    run_indexed(indexed, tmp_path / "out")
-    assert len(indexed.queries) == 2 * asked
+    run_indexed(index_reader, tmp_path / "out")
+    assert len(index_reader.queries) == 2 * n_queries
 
 
-def test_run_reuse_retries_failed_queries_and_keeps_original_date(tmp_path, indexed):
-    indexed.path.unlink()
+def test_run_reuse_retries_failed_queries_and_keeps_original_date(tmp_path, index_reader):
+    index_reader.path.unlink()
     write_index(tmp_path, 8)
-    broken = IndexReader(indexed.path)
-    search = broken.search
+    broken = IndexReader(index_reader.path)
+    working_search = broken.search
 
-    def half(query, k):
+    def failing_once(query, k):
         if query == "word3" and not fixed:
             raise ConnectionError("down")
-        return search(query, k)
+        return working_search(query, k)
 
     fixed = []
-    first = run_indexed(half, tmp_path / "out")
+    first = run_indexed(failing_once, tmp_path / "out")
     fixed.append(True)
-    again = run_indexed(half, tmp_path / "out", reuse=True)
+    second = run_indexed(failing_once, tmp_path / "out", reuse=True)
     assert len(broken.queries) == 8
-    about = again.runs["mine"].manifest
-    assert (about["made"], about["reused"]) == (first.runs["mine"].manifest["made"], True)
-    assert again.notes[0] == "mine: 1 queries that had failed were run again"
+    manifest = second.runs["mine"].manifest
+    assert (manifest["made"], manifest["reused"]) == (first.runs["mine"].manifest["made"], True)
+    assert second.notes[0] == "mine: 1 queries that had failed were run again"
 
 
 @pytest.fixture
-def reused(tmp_path, indexed):
+def folder_with_reuse(tmp_path, index_reader):
     """Create a folder with a new and a reused run; return it, the run dates and the expected note."""
-    ragauge.run(QUERIES, {"mine": indexed}, measures=["recall@5"], out=tmp_path / "out", warmup=0)
-    systems = {"mine": indexed, "new": lambda query, k: ["d1"]}
-    found = ragauge.run(QUERIES, systems, measures=["recall@5"], out=tmp_path / "out", warmup=0, reuse=True)
-    dates = {name: run.manifest["made"] for name, run in found.runs.items()}
+    ragauge.run(QUERIES, {"mine": index_reader}, measures=["recall@5"], out=tmp_path / "out", warmup=0)
+    systems = {"mine": index_reader, "new": lambda query, k: ["d1"]}
+    result = ragauge.run(QUERIES, systems, measures=["recall@5"], out=tmp_path / "out", warmup=0, reuse=True)
+    dates = {name: run.manifest["made"] for name, run in result.runs.items()}
     return tmp_path / "out", dates, f"rankings retrieved: mine {dates['mine']} (reused); new {dates['new']}"
 
 
-def test_gate_reports_retrieval_dates_in_every_format(tmp_path, reused):
-    out, dates, _ = reused
+def test_gate_reports_retrieval_dates_in_every_format(tmp_path, folder_with_reuse):
+    out, dates, _ = folder_with_reuse
     files = ["--junit", "gate.xml", "-o", "gate.md"]
-    told = command_in(tmp_path)("gate", out / "new", "-b", out / "mine", "-r", "recall@5 >= 0.1", *files)
+    process = command_in(tmp_path)("gate", out / "new", "-b", out / "mine", "-r", "recall@5 >= 0.1", *files)
     line = f"rankings retrieved: run {dates['new']}; baseline {dates['mine']} (reused)"
-    assert f"note: {line}\n" in told.stderr
+    assert f"note: {line}\n" in process.stderr
     assert f"- {line}\n" in (tmp_path / "gate.md").read_text()
     assert f'value="{line}"' in (tmp_path / "gate.xml").read_text()
     gate = ragauge.gate(out / "new", "recall@5 >= 0.1", baseline=out / "mine")
@@ -208,8 +208,8 @@ def test_gate_reports_retrieval_dates_in_every_format(tmp_path, reused):
     assert json.loads(data)["answers"] == {"run": {"made": dates["mine"], "reused": True}}
 
 
-def test_compare_reports_retrieval_dates_in_every_format(tmp_path, reused):
-    out, dates, line = reused
+def test_compare_reports_retrieval_dates_in_every_format(tmp_path, folder_with_reuse):
+    out, dates, line = folder_with_reuse
     compare = command_in(tmp_path, "compare", str(out), "-m", "recall@5")
     assert f"note: {line}\n" in compare("--verbose").stderr
     assert f"note: {line}\n" in compare("--csv", "--verbose").stderr
@@ -223,15 +223,15 @@ def test_compare_reports_retrieval_dates_in_every_format(tmp_path, reused):
 
 
 @pytest.mark.slow
-def test_report_shows_retrieval_dates_in_every_format(tmp_path, reused):
-    out, dates, _ = reused
+def test_report_shows_retrieval_dates_in_every_format(tmp_path, folder_with_reuse):
+    out, dates, _ = folder_with_reuse
     report = command_in(tmp_path, "report", str(out), "--no-audit")
     assert "reused: mine" in report().stdout
     assert "reused: mine" in report("--format", "markdown").stdout
     for form in ("csv", "wide"):
         rows = list(csv.DictReader(report("--format", form).stdout.splitlines()))
-        found = {row["system"]: (row["made"], row["reused"]) for row in rows}
-        assert found == {"mine": (dates["mine"], "true"), "new": (dates["new"], "false")}
+        dates_by_system = {row["system"]: (row["made"], row["reused"]) for row in rows}
+        assert dates_by_system == {"mine": (dates["mine"], "true"), "new": (dates["new"], "false")}
     systems = json.loads(report("--format", "json").stdout)["systems"]
     assert RunDate.find(systems["mine"]["manifest"]) == RunDate(dates["mine"], True)
     report("-o", "page.html")
@@ -255,18 +255,18 @@ def test_compare_embedders_reuses_builtin_but_not_service(tmp_path, monkeypatch)
         return 200, {"data": [{"index": i, "embedding": row} for i, row in enumerate(rows)], "usage": {}, "model": "m"}
 
     with serving(embed) as url:
-        given = {"service": f"openai(model=m, url={url}/v1)", "small": "words(dimensions=64)"}
-        how = {"measures": ["recall@5"], "out": tmp_path, "memory": False, "sizes": (), "perturbations": ()}
-        ragauge.compare_embedders(data, given, **how)
-        asked = len(requests)
-        again = ragauge.compare_embedders(data, given, **how)
-        assert len(requests) > asked
-        assert not any(note.startswith("service: reused") for note in again.notes)
-        assert any(note.startswith("small: reused; made 20") for note in again.notes)
-        asked = len(requests)
-        kept = ragauge.compare_embedders(data, given, **how, reuse=True)
-        assert len(requests) == asked
-    assert any(note.startswith("service: reused; made 20") for note in kept.notes)
-    about = json.loads((tmp_path / "service" / "manifest.json").read_text())
-    assert about["reused"] is True
-    assert f"service: reused; made {about['made']} (--fresh measures it again)" in kept.notes
+        embedders = {"service": f"openai(model=m, url={url}/v1)", "small": "words(dimensions=64)"}
+        options = {"measures": ["recall@5"], "out": tmp_path, "memory": False, "sizes": (), "perturbations": ()}
+        ragauge.compare_embedders(data, embedders, **options)
+        n_requests = len(requests)
+        second = ragauge.compare_embedders(data, embedders, **options)
+        assert len(requests) > n_requests
+        assert not any(note.startswith("service: reused") for note in second.notes)
+        assert any(note.startswith("small: reused; made 20") for note in second.notes)
+        n_requests = len(requests)
+        reused = ragauge.compare_embedders(data, embedders, **options, reuse=True)
+        assert len(requests) == n_requests
+    assert any(note.startswith("service: reused; made 20") for note in reused.notes)
+    manifest = json.loads((tmp_path / "service" / "manifest.json").read_text())
+    assert manifest["reused"] is True
+    assert f"service: reused; made {manifest['made']} (--fresh measures it again)" in reused.notes

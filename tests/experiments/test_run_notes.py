@@ -25,7 +25,7 @@ from ragauge.systems.builder import SystemBuilder
 N = 12
 
 
-def words(links=None, **metadata):
+def make_dataset(links=None, **metadata):
     """Build a dataset in which document dI is relevant for query qI."""
     documents = [
         Document(f"d{i}", f"word{i} and word{i + 1}", metadata={**metadata, **({"links": links(i)} if links else {})})
@@ -37,39 +37,39 @@ def words(links=None, **metadata):
     return Dataset("words", documents, queries, Judgments(grades), tags=tags)
 
 
-def lucky(query, k):
+def random_rank(query, k):
     """Return the relevant document behind a random number of others, 0 to 2."""
     others = [f"x{i}" for i in range(int(query_rng(0, query).integers(0, 3)))]
     return [*others, f"d{query.removeprefix('word')}"][:k]
 
 
-def second(query, k):
+def second_rank(query, k):
     return ["x0", f"d{query.removeprefix('word')}"][:k]
 
 
-def command(*arguments, cwd):
+def run_cli(*arguments, cwd):
     """Run a command in this process; errors are raised."""
     with contextlib.chdir(cwd):
-        done = CliRunner().invoke(build_app(), list(arguments))
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        raise done.exception
-    return done
+        result = CliRunner().invoke(build_app(), list(arguments))
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
 
 
 # Trials
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory):
-    place = tmp_path_factory.mktemp("runs") / "words"
-    systems = {"second": second, "lucky": lucky}
-    return run(words(), systems, measures=["mrr@5"], baseline="second", repeats=5, out=place)
+def five_trials(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "words"
+    systems = {"second": second_rank, "lucky": random_rank}
+    return run(make_dataset(), systems, measures=["mrr@5"], baseline="second", repeats=5, out=folder)
 
 
-def by_hand(found):
+def reciprocal_ranks(experiment):
     """Compute the reciprocal rank per trial and query from the rankings."""
     rows = []
-    for trial in found.runs["lucky"].trials():
+    for trial in experiment.runs["lucky"].trials():
         ranks = {
             query: rank for query, doc, rank in trial.table.select("query", "doc", "rank").iter_rows() if doc[0] == "d"
         }
@@ -77,47 +77,50 @@ def by_hand(found):
     return np.array(rows)
 
 
-def test_run_differences_over_trials_match_compare_of_folder(drawn):
-    values = by_hand(drawn)
+def test_run_differences_over_trials_match_compare_of_folder(five_trials):
+    values = reciprocal_ranks(five_trials)
     assert values.mean() != pytest.approx(values[0].mean())  # needed to detect use of the first trial only
-    row, on_disk = drawn.differences["lucky"], ragauge.compare(str(drawn.folder), baseline="second").find("lucky")
+    row, on_disk = (
+        five_trials.differences["lucky"],
+        ragauge.compare(str(five_trials.folder), baseline="second").find("lucky"),
+    )
     assert row.difference == pytest.approx(values.mean() - 0.5)
     assert row == on_disk
-    assert ragauge.compare(drawn).find("lucky") == on_disk
+    assert ragauge.compare(five_trials).find("lucky") == on_disk
 
 
-def test_run_repr_uses_all_trials_and_scores_use_first(drawn):
-    values = by_hand(drawn)
-    assert drawn.scores["lucky"].means["mrr@5"] == pytest.approx(values[0].mean())
-    assert f"mrr@5 {values.mean():.4f} (n={N})) over 5 trials" in repr(drawn)
-    assert "mrr@5 0.5000 (n=12))\n" in repr(drawn)  # the trials of `second` do not differ
-    assert drawn.strata("half")["first"][1]["lucky"] == pytest.approx(values[:, : N // 2].mean())
+def test_run_repr_uses_all_trials_and_scores_use_first(five_trials):
+    values = reciprocal_ranks(five_trials)
+    assert five_trials.scores["lucky"].means["mrr@5"] == pytest.approx(values[0].mean())
+    assert f"mrr@5 {values.mean():.4f} (n={N})) over 5 trials" in repr(five_trials)
+    assert "mrr@5 0.5000 (n=12))\n" in repr(five_trials)  # all trials of the system `second` are equal
+    assert five_trials.strata("half")["first"][1]["lucky"] == pytest.approx(values[:, : N // 2].mean())
 
 
 def test_overview_custom_measure_uses_all_trials():
     def found_first(judged):
         return float(judged.ranks[:1] == [1])
 
-    found = run(words(), {"lucky": lucky}, measures=[found_first], repeats=5)
-    seen = ragauge.overview(found, audited=False)
-    assert seen.entries["lucky"].means["found_first"].value == pytest.approx((by_hand(found) == 1).mean())
+    result = run(make_dataset(), {"lucky": random_rank}, measures=[found_first], repeats=5)
+    summary = ragauge.overview(result, audited=False)
+    assert summary.entries["lucky"].means["found_first"].value == pytest.approx((reciprocal_ranks(result) == 1).mean())
 
 
 # Graphs and random systems
 
 
-class Letters:
+class LetterCounts:
     """An embedder that counts each letter and digit of a text."""
 
     name = "letters"
 
     def embed(self, texts):
-        signs = "abcdefghijklmnopqrstuvwxyz0123456789"
-        return np.array([[text.count(sign) + 0.1 for sign in signs] for text in texts], np.float32)
+        letters = "abcdefghijklmnopqrstuvwxyz0123456789"
+        return np.array([[text.count(letter) + 0.1 for letter in letters] for text in texts], np.float32)
 
 
-def swarm(**options):
-    return Spec("swarm", {"embedder": Letters(), "agents": 2, "rounds": 2, **options})
+def swarm_spec(**options):
+    return Spec("swarm", {"embedder": LetterCounts(), "agents": 2, "rounds": 2, **options})
 
 
 @pytest.mark.parametrize(
@@ -146,35 +149,35 @@ def swarm(**options):
     ],
 )
 def test_run_graph_without_links_adds_note(links, graph, notes):
-    found = run(words(links), {"mine": swarm(graph=graph)}, repeats=2)
-    told = [note for note in found.notes if "graph" in note]
-    assert told == [f"mine: {note}" for note in notes]
+    result = run(make_dataset(links), {"mine": swarm_spec(graph=graph)}, repeats=2)
+    graph_notes = [note for note in result.notes if "graph" in note]
+    assert graph_notes == [f"mine: {note}" for note in notes]
 
 
 def test_run_reranker_graph_without_links_adds_note():
-    reranked = Spec("pipeline", {"of": "bm25", "reranker": swarm(graph=["links"])})
-    found = run(words(), {"reranked": reranked}, repeats=2)
+    reranked = Spec("pipeline", {"of": "bm25", "reranker": swarm_spec(graph=["links"])})
+    result = run(make_dataset(), {"reranked": reranked}, repeats=2)
     assert (
         "reranked: the graph has no links, so walks cannot leave their start; run `ragauge graph` for details"
-        in found.notes
+        in result.notes
     )
 
 
 def test_run_random_system_with_one_trial_adds_note():
     note = "mine: its results are random; measure their variation with --repeats 5"
-    linked = words(lambda i: [f"d{(i + 1) % N}"])
-    assert note in run(linked, {"mine": swarm(graph=["links"])}).notes
-    assert note not in run(linked, {"mine": swarm(graph=["links"])}, repeats=2).notes
-    steady = Spec("pagerank", {"embedder": Letters(), "graph": ["links"]})
+    linked = make_dataset(lambda i: [f"d{(i + 1) % N}"])
+    assert note in run(linked, {"mine": swarm_spec(graph=["links"])}).notes
+    assert note not in run(linked, {"mine": swarm_spec(graph=["links"])}, repeats=2).notes
+    steady = Spec("pagerank", {"embedder": LetterCounts(), "graph": ["links"]})
     assert note not in run(linked, {"mine": steady}).notes
-    assert note not in run(linked, {"mine": second}).notes
+    assert note not in run(linked, {"mine": second_rank}).notes
 
 
 def test_cli_run_equal_notes_of_several_systems_are_merged(tmp_path):
     systems = ["-s", "swarm(graph=knn)", "-s", "graphflow(graph=knn)"]
-    done = command("run", "synthetic:needles(documents=40, queries=5)", *systems, "-o", "x", cwd=tmp_path)
-    told = [line for line in done.stderr.splitlines() if "--repeats 5" in line]
-    assert told == [
+    result = run_cli("run", "synthetic:needles(documents=40, queries=5)", *systems, "-o", "x", cwd=tmp_path)
+    random_notes = [line for line in result.stderr.splitlines() if "--repeats 5" in line]
+    assert random_notes == [
         "note: swarm(graph=knn), graphflow(graph=knn): its results are random; measure their variation with --repeats 5"
     ]
 
@@ -185,39 +188,39 @@ def test_cli_run_equal_notes_of_several_systems_are_merged(tmp_path):
 @pytest.mark.slow
 def test_cli_run_notes_runs_omitted_from_report(tmp_path):
     data = "synthetic:needles(documents=40, queries=5)"
-    first = command("run", data, "-s", "bm25", "-s", "b=bm25(b=0.1)", "-o", "x y", cwd=tmp_path)
+    first = run_cli("run", data, "-s", "bm25", "-s", "b=bm25(b=0.1)", "-o", "x y", cwd=tmp_path)
     assert "shows all" not in first.stderr
-    again = command("run", data, "-s", "c=bm25(k1=2)", "-o", "x y", cwd=tmp_path)
+    second = run_cli("run", data, "-s", "c=bm25(k1=2)", "-o", "x y", cwd=tmp_path)
     note = "note: the report is of c alone; x y also has b, bm25: `ragauge report 'x y'` shows all"
-    assert note in again.stderr.splitlines()
-    both = command("report", "x y", "-o", "all.csv", cwd=tmp_path)
-    assert both.exit_code == 0
+    assert note in second.stderr.splitlines()
+    report = run_cli("report", "x y", "-o", "all.csv", cwd=tmp_path)
+    assert report.exit_code == 0
     assert {line.split(",")[0] for line in (tmp_path / "all.csv").read_text().splitlines()[1:]} == {"b", "bm25", "c"}
 
 
 def test_run_unbuildable_system_leaves_no_folder(tmp_path):
-    systems = {"agents=0": swarm(agents=0), "prior": swarm(prior="citations")}
+    systems = {"agents=0": swarm_spec(agents=0), "prior": swarm_spec(prior="citations")}
     with pytest.raises(BadInput, match="agents"):
-        run(words(), systems, out=tmp_path / "x")
+        run(make_dataset(), systems, out=tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
-    found = run(words(), {"second": second, **systems}, out=tmp_path / "x", allow_failures=True)
-    assert list(found.failures) == ["agents=0", "prior"]
-    assert sorted(one.name for one in (tmp_path / "x").iterdir() if one.is_dir()) == ["second"]
+    result = run(make_dataset(), {"second": second_rank, **systems}, out=tmp_path / "x", allow_failures=True)
+    assert list(result.failures) == ["agents=0", "prior"]
+    assert sorted(path.name for path in (tmp_path / "x").iterdir() if path.is_dir()) == ["second"]
 
 
 def test_run_interrupted_keeps_finished_answers(tmp_path):
-    asked = []
+    calls = []
 
-    def stops(query, k):
-        asked.append(query)
-        if len(asked) == 4:
+    def interrupted(query, k):
+        calls.append(query)
+        if len(calls) == 4:
             raise KeyboardInterrupt
-        return second(query, k)
+        return second_rank(query, k)
 
     with pytest.raises(KeyboardInterrupt):
-        run(words(), {"stops": stops}, out=tmp_path, warmup=0)
-    run(words(), {"stops": stops}, out=tmp_path, warmup=0)
-    assert len(asked) == N + 1
+        run(make_dataset(), {"stops": interrupted}, out=tmp_path, warmup=0)
+    run(make_dataset(), {"stops": interrupted}, out=tmp_path, warmup=0)
+    assert len(calls) == N + 1
 
 
 # Build times
@@ -228,19 +231,19 @@ def test_system_builder_shared_parts_count_for_every_system(monkeypatch):
     clock = [0.0]
     monkeypatch.setattr("ragauge.systems.builder.time.perf_counter", lambda: clock[0])
 
-    class Slow(Letters):
+    class SlowEmbedder(LetterCounts):
         def embed(self, texts):
             clock[0] += 100 if len(texts) > 1 else 0
             return super().embed(texts)
 
-    class Linking:
+    class SlowGraph:
         name = "linking"
 
         def link(self, documents, vectors):
             clock[0] += 10
             return LinkArrays(np.arange(N - 1), np.arange(1, N), np.ones(N - 1))
 
-    shared = {"embedder": Slow(), "graph": [Linking()]}
+    shared = {"embedder": SlowEmbedder(), "graph": [SlowGraph()]}
     walker = Spec("swarm", shared)
     systems = {
         "first": walker,
@@ -248,15 +251,20 @@ def test_system_builder_shared_parts_count_for_every_system(monkeypatch):
         "reranked": Spec("pipeline", {"of": Spec("pagerank", shared), "reranker": walker}),
         "bm25": Spec("bm25"),
     }
-    shop = SystemBuilder(words().documents, systems)
+    builder = SystemBuilder(make_dataset().documents, systems)
 
-    async def built():
+    async def build_all():
         for name in systems:
-            async with shop.opened(name):
+            async with builder.opened(name):
                 pass
 
-    asyncio.run(built())
-    assert {name: shop.seconds(name) for name in systems} == {"first": 110, "second": 110, "reranked": 110, "bm25": 0}
+    asyncio.run(build_all())
+    assert {name: builder.seconds(name) for name in systems} == {
+        "first": 110,
+        "second": 110,
+        "reranked": 110,
+        "bm25": 0,
+    }
 
 
 # Errors
@@ -292,13 +300,13 @@ def test_check_spec_invalid_option_error_suggests_nearest(family, description, m
 
 def test_cli_run_error_names_system_once(tmp_path):
     with pytest.raises(BadInput) as error:
-        command("run", "synthetic:needles", "-s", "swarm(explore=yes)", cwd=tmp_path)
+        run_cli("run", "synthetic:needles", "-s", "swarm(explore=yes)", cwd=tmp_path)
     assert error.value.message == "`swarm(explore=yes)`: explore must be a number, got yes"
 
 
 def test_run_text_prior_error_names_value():
     with pytest.raises(BadInput, match=r"a number called `kind` in its metadata, e\.g\. 'tool' is not a number"):
-        run(words(kind="tool"), {"mine": swarm(prior="kind")})
+        run(make_dataset(kind="tool"), {"mine": swarm_spec(prior="kind")})
 
 
 # Experiment files
@@ -324,15 +332,15 @@ graph = "knn"
 
 
 @pytest.fixture
-def study(tmp_path):
+def study_folder(tmp_path):
     (tmp_path / "study.toml").write_text(STUDY)
     return tmp_path
 
 
-def test_cli_run_baseline_not_selected_adds_note(study):
-    done = command("run", "study.toml", "-s", "words-flat", cwd=study)
-    assert done.exit_code == 0
-    assert "note: there is no baseline: the file's, words, is not among the systems (-s words)" in done.stderr
+def test_cli_run_baseline_not_selected_adds_note(study_folder):
+    result = run_cli("run", "study.toml", "-s", "words-flat", cwd=study_folder)
+    assert result.exit_code == 0
+    assert "note: there is no baseline: the file's, words, is not among the systems (-s words)" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -359,16 +367,16 @@ def test_cli_run_baseline_not_selected_adds_note(study):
         ),
     ],
 )
-def test_cli_run_unknown_name_raises_error_before_run(study, arguments, kind, message, hint):
+def test_cli_run_unknown_name_raises_error_before_run(study_folder, arguments, kind, message, hint):
     with pytest.raises(kind) as error:
-        command("run", "study.toml", *arguments, cwd=study)
+        run_cli("run", "study.toml", *arguments, cwd=study_folder)
     assert error.value.message == message
     assert error.value.hint.startswith(hint)
-    assert not (study / "runs").exists()
+    assert not (study_folder / "runs").exists()
 
 
 def test_cli_run_selected_system_includes_referenced_systems(tmp_path):
-    made_of = """
+    toml = """
         dataset = "synthetic:needles(documents=40, queries=5)"
         [systems]
         words = "bm25(b=0.1)"
@@ -377,22 +385,22 @@ def test_cli_run_selected_system_includes_referenced_systems(tmp_path):
         round = "filtered(of=about, a=b)"
         about = "filtered(of=round, a=b)"
     """
-    (tmp_path / "made.toml").write_text(made_of)
-    done = command("run", "made.toml", "-s", "reranked", cwd=tmp_path)
-    assert done.exit_code == 0
-    about = manifest_value(tmp_path / "runs" / "made" / "reranked", "system")
-    whole = "hybrid(of=bm25(b=0.1)+bm25)"
-    assert about["description"] == f"pipeline(of={whole}, reranker=mmr(embedder=words))"
-    again = command("run", "made.toml", "-s", "words", "-s", "both", "-s", "reranked", cwd=tmp_path)
-    assert "note: reranked: reused; made " in again.stderr  # the other selected systems do not change it
+    (tmp_path / "made.toml").write_text(toml)
+    result = run_cli("run", "made.toml", "-s", "reranked", cwd=tmp_path)
+    assert result.exit_code == 0
+    manifest = manifest_value(tmp_path / "runs" / "made" / "reranked", "system")
+    hybrid = "hybrid(of=bm25(b=0.1)+bm25)"
+    assert manifest["description"] == f"pipeline(of={hybrid}, reranker=mmr(embedder=words))"
+    second = run_cli("run", "made.toml", "-s", "words", "-s", "both", "-s", "reranked", cwd=tmp_path)
+    assert "note: reranked: reused; made " in second.stderr  # the other selected systems do not change it
     with pytest.raises(BadInput, match="contains itself"):
-        command("run", "made.toml", "-s", "round", cwd=tmp_path)
+        run_cli("run", "made.toml", "-s", "round", cwd=tmp_path)
 
 
 @pytest.mark.slow
-def test_cli_run_study_explains_columns_once_and_lists_hidden_measures(study):
-    done = command("run", "study.toml", cwd=study)
-    assert done.exit_code == 0
-    assert done.stdout.count("mrr over trials") == 2
-    assert done.stderr.count("note: min, max: ") == 1
-    assert "note: summary.csv and report.md also have hit_rate@5, ndcg@5\n" in done.stderr
+def test_cli_run_study_explains_columns_once_and_lists_hidden_measures(study_folder):
+    result = run_cli("run", "study.toml", cwd=study_folder)
+    assert result.exit_code == 0
+    assert result.stdout.count("mrr over trials") == 2
+    assert result.stderr.count("note: min, max: ") == 1
+    assert "note: summary.csv and report.md also have hit_rate@5, ndcg@5\n" in result.stderr

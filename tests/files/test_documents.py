@@ -19,55 +19,60 @@ from ragauge.files.documents import LoadedCorpus, read_corpus
 from ragauge.files.json_files import DOCUMENT_ID_FIELDS, TEXT_FIELDS
 
 
-def read(path, text: str | bytes, names: FieldNames | None = None) -> LoadedCorpus:
+def read_lenient(path, text: str | bytes, names: FieldNames | None = None) -> LoadedCorpus:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return read_corpus(path, names or DOCUMENT_FIELDS, lenient=True)
 
 
-@pytest.mark.parametrize(("ending", "mark"), [("csv", ","), ("tsv", "\t")])
-def test_read_corpus_row_with_extra_cells_is_flaw(ending, mark, tmp_path):
+@pytest.mark.parametrize(("ending", "separator"), [("csv", ","), ("tsv", "\t")])
+def test_read_corpus_row_with_extra_cells_is_flaw(ending, separator, tmp_path):
     rows = [["id", "text"], ["a", "Hello", " world"], ["b", "plain"], ["c", "with an empty cell", ""]]
-    found = read(tmp_path / f"c.{ending}", "".join(mark.join(row) + "\n" for row in rows))
-    assert found.flaws == [CorpusFlaw("unreadable", f"c.{ending}:2", "3 cells, the header has 2")]
-    assert (found.ids, found.texts) == (["b", "c"], ["plain", "with an empty cell"])
+    result = read_lenient(tmp_path / f"c.{ending}", "".join(separator.join(row) + "\n" for row in rows))
+    assert result.flaws == [CorpusFlaw("unreadable", f"c.{ending}:2", "3 cells, the header has 2")]
+    assert (result.ids, result.texts) == (["b", "c"], ["plain", "with an empty cell"])
 
 
 def test_read_corpus_short_row_is_flaw_only_without_text(tmp_path):
-    found = read(tmp_path / "c.csv", "id,text,source\na,one\nb\nc,two,here\n")
-    assert found.flaws == [CorpusFlaw("unreadable", "c.csv:3", "1 cell, the header has 3")]
-    assert found.texts == ["one", "two"]
+    result = read_lenient(tmp_path / "c.csv", "id,text,source\na,one\nb\nc,two,here\n")
+    assert result.flaws == [CorpusFlaw("unreadable", "c.csv:3", "1 cell, the header has 3")]
+    assert result.texts == ["one", "two"]
 
 
 def test_read_corpus_without_header_uses_cells_of_first_line(tmp_path):
-    found = read(tmp_path / "c.csv", "a,one\nb,two, and more\nc,three\n")
-    assert found.flaws == [CorpusFlaw("unreadable", "c.csv:2", "3 cells, the first line has 2")]
-    assert found.ids == ["a", "c"]
+    result = read_lenient(tmp_path / "c.csv", "a,one\nb,two, and more\nc,three\n")
+    assert result.flaws == [CorpusFlaw("unreadable", "c.csv:2", "3 cells, the first line has 2")]
+    assert result.ids == ["a", "c"]
 
 
-OPEN = "a quote opens here and is not closed"
-BROKEN = {
-    "closed by the quotes of the next row": ('a,"one\nb,"two"\nc,three\n', 2, OPEN, ["b", "c"]),
-    "never closed": ('a,one\nb,"two\nc,three\nd,four\n', 3, OPEN, ["a", "c", "d"]),
-    "closed by an inch": ('a,"one\nb,two\nc,three\nd,a pipe of 6"\ne,five\n', 2, OPEN, ["b", "c", "d", "e"]),
+OPEN_QUOTE_ERROR = "a quote opens here and is not closed"
+BROKEN_QUOTES = {
+    "closed by the quotes of the next row": ('a,"one\nb,"two"\nc,three\n', 2, OPEN_QUOTE_ERROR, ["b", "c"]),
+    "never closed": ('a,one\nb,"two\nc,three\nd,four\n', 3, OPEN_QUOTE_ERROR, ["a", "c", "d"]),
+    "closed by an inch": (
+        'a,"one\nb,two\nc,three\nd,a pipe of 6"\ne,five\n',
+        2,
+        OPEN_QUOTE_ERROR,
+        ["b", "c", "d", "e"],
+    ),
     "not doubled": ('a,"one "two" three"\nb,two\n', 2, "a quote within a cell is not doubled", ["b"]),
 }
 
 
-@pytest.mark.parametrize("how", BROKEN)
-def test_read_corpus_open_quote_loses_only_its_row(how, tmp_path):
-    text, line, said, kept = BROKEN[how]
-    found = read(tmp_path / "c.csv", f"id,text\n{text}")
-    assert found.flaws == [CorpusFlaw("unreadable", f"c.csv:{line}", said)]
-    assert found.ids == kept
-    assert found.locations[-1].startswith("c.csv:")
+@pytest.mark.parametrize("case", BROKEN_QUOTES)
+def test_read_corpus_open_quote_loses_only_its_row(case, tmp_path):
+    text, line, message, ids = BROKEN_QUOTES[case]
+    result = read_lenient(tmp_path / "c.csv", f"id,text\n{text}")
+    assert result.flaws == [CorpusFlaw("unreadable", f"c.csv:{line}", message)]
+    assert result.ids == ids
+    assert result.locations[-1].startswith("c.csv:")
 
 
 def test_read_corpus_multiline_cell_is_one_text(tmp_path):
     poem = "Roses, they say, are red\nViolets are blue\nSugar, too\nAnd so on, and on"
-    found = read(tmp_path / "c.csv", f'id,text\na,"{poem}"\nb,"one ""two"" three"\n')
-    assert found.flaws == []
-    assert found.texts == [poem, 'one "two" three']
-    assert found.locations == ["c.csv:2", "c.csv:6"]
+    result = read_lenient(tmp_path / "c.csv", f'id,text\na,"{poem}"\nb,"one ""two"" three"\n')
+    assert result.flaws == []
+    assert result.texts == [poem, 'one "two" three']
+    assert result.locations == ["c.csv:2", "c.csv:6"]
 
 
 @pytest.mark.parametrize("form", ["csv", "tsv", "parquet"])
@@ -75,30 +80,30 @@ def test_read_corpus_column_names_ignore_case(form, tmp_path):
     path = tmp_path / f"c.{form}"
     if form == "parquet":
         pl.DataFrame({"ID": ["a"], "Text": ["one"], "TITLE": ["First"]}).write_parquet(path)
-        found = read_corpus(path, lenient=True)
+        result = read_corpus(path, lenient=True)
     else:
-        mark = "," if form == "csv" else "\t"
-        found = read(path, f"ID{mark}Text{mark}TITLE\na{mark}one{mark}First\n")
-    assert (found.ids, found.texts, found.flaws) == (["a"], ["First one"], [])
+        separator = "," if form == "csv" else "\t"
+        result = read_lenient(path, f"ID{separator}Text{separator}TITLE\na{separator}one{separator}First\n")
+    assert (result.ids, result.texts, result.flaws) == (["a"], ["First one"], [])
 
 
 def test_read_corpus_custom_field_names_ignore_case(tmp_path):
-    assert read(tmp_path / "c.csv", "Key,Words\na,one\n", custom_fields("key", "words")).ids == ["a"]
+    assert read_lenient(tmp_path / "c.csv", "Key,Words\na,one\n", custom_fields("key", "words")).ids == ["a"]
 
 
-@pytest.mark.parametrize(("mark", "called"), [(";", "`;`"), ("\t", "tabs"), ("|", "`|`")])
-def test_read_corpus_other_separator_is_flaw_and_table_is_read(mark, called, tmp_path):
-    found = read(tmp_path / "c.csv", f'id{mark}text\na{mark}"one, two"\n')
-    assert found.flaws == [CorpusFlaw("separator", "c.csv:1", f"the cells are separated by {called}, not by commas")]
-    assert (found.ids, found.texts) == (["a"], ["one, two"])
+@pytest.mark.parametrize(("separator", "name"), [(";", "`;`"), ("\t", "tabs"), ("|", "`|`")])
+def test_read_corpus_other_separator_is_flaw_and_table_is_read(separator, name, tmp_path):
+    result = read_lenient(tmp_path / "c.csv", f'id{separator}text\na{separator}"one, two"\n')
+    assert result.flaws == [CorpusFlaw("separator", "c.csv:1", f"the cells are separated by {name}, not by commas")]
+    assert (result.ids, result.texts) == (["a"], ["one, two"])
 
 
 @pytest.mark.parametrize("name", ["c.jsonl.gz", "c.csv.gz", "c.gz"])
 def test_read_corpus_truncated_archive_is_flaw(name, tmp_path):
-    whole = gzip.compress(json.dumps({"id": "a", "text": "one"}).encode())
-    found = read(tmp_path / name, whole[:-9])
-    assert [one.kind for one in found.flaws] == ["unreadable"]
-    assert "ended before the end-of-stream marker" in found.flaws[0].detail
+    archive = gzip.compress(json.dumps({"id": "a", "text": "one"}).encode())
+    result = read_lenient(tmp_path / name, archive[:-9])
+    assert [flaw.kind for flaw in result.flaws] == ["unreadable"]
+    assert "ended before the end-of-stream marker" in result.flaws[0].detail
 
 
 def test_read_corpus_missing_file_raises_error(tmp_path):
@@ -110,11 +115,11 @@ def test_read_corpus_and_read_documents_use_same_field_names(tmp_path):
     rows = [{name: f"d{i}", "text": "words"} for i, name in enumerate(DOCUMENT_ID_FIELDS)]
     rows += [{"id": name, name: "words"} for name in TEXT_FIELDS]
     path = tmp_path / "c.jsonl"
-    found = read(path, "".join(json.dumps(row) + "\n" for row in rows))
+    result = read_lenient(path, "".join(json.dumps(row) + "\n" for row in rows))
     documents = read_documents(path)
-    assert found.flaws == []
-    assert [one.id for one in documents] == found.ids
-    assert [one.text for one in documents] == found.texts == ["words"] * len(rows)
+    assert result.flaws == []
+    assert [document.id for document in documents] == result.ids
+    assert [document.text for document in documents] == result.texts == ["words"] * len(rows)
 
 
 CORPUS_ROWS = [{"_id": "a", "title": "One", "text": "the first text"}, {"_id": "b", "title": "Two", "text": "another"}]
@@ -131,8 +136,8 @@ def write_rows(path):
         "csv": pl.DataFrame(CORPUS_ROWS).write_csv(),
         "tsv": pl.DataFrame(CORPUS_ROWS).write_csv(separator="\t"),
     }.get(form, "".join(json.dumps(row) + "\n" for row in CORPUS_ROWS))
-    packed = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(path.suffix, bytes)
-    path.write_bytes(packed(text.encode()))
+    compressed = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}.get(path.suffix, bytes)
+    path.write_bytes(compressed(text.encode()))
     return path
 
 
@@ -158,9 +163,9 @@ def test_read_corpus_text_file_is_one_document(ending, tmp_path):
     (tmp_path / ".git" / "notes.md").write_text("hidden")
     (tmp_path / "scan.pdf").write_text("%PDF")
     expected = [Document(f"page{ending}", "A line.\nAnother one.\n")]
-    for place in (path, tmp_path):
+    for source in (path, tmp_path):
         for lenient in (False, True):
-            assert read_corpus(place, lenient=lenient).documents == expected
+            assert read_corpus(source, lenient=lenient).documents == expected
     assert [flaw.location for flaw in read_corpus(tmp_path).flaws if flaw.kind == "unread"] == ["scan.pdf"]
 
 
@@ -191,6 +196,6 @@ def test_load_dataset_folder_with_corpus_in_any_format(tmp_path):
         write_rows(folder / f"corpus.{form}")
         (folder / "queries.csv").write_text("id,text\nq,what is first?\n")
         (folder / "qrels.txt").write_text("q 0 a 1\n")
-        found = load(folder)
-        assert ([one.id for one in found.documents], found.queries) == (["a", "b"], {"q": "what is first?"})
-        assert [one.id for one in read_corpus(folder, lenient=True).documents] == ["a", "b"]
+        result = load(folder)
+        assert ([document.id for document in result.documents], result.queries) == (["a", "b"], {"q": "what is first?"})
+        assert [document.id for document in read_corpus(folder, lenient=True).documents] == ["a", "b"]

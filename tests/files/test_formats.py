@@ -64,7 +64,7 @@ def test_read_run_accepts_c_number_formats(tmp_path, score):
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "message"),
     [
         ("q Q0 d 1 0.5 t\nq Q0 e 2 high t\n", r"r\.txt:2: the score must be a number, got `high`"),
         ("q Q0 d 1 0.5 t\n\n# x\nq\tQ0\te\t2\tnan\tt\n", r"r\.txt:4: the score must be a number, got `nan`"),
@@ -74,9 +74,9 @@ def test_read_run_accepts_c_number_formats(tmp_path, score):
         ("# nothing\n", r"r\.txt: no rows"),
     ],
 )
-def test_evaluate_invalid_run_line_raises_with_line(tmp_path, text, complaint):
+def test_evaluate_invalid_run_line_raises_with_line(tmp_path, text, message):
     path = write(tmp_path / "r.txt", text)
-    with pytest.raises(BadInput, match=complaint):
+    with pytest.raises(BadInput, match=message):
         evaluate({"q": {"d": 1}}, path, ["mrr"])
 
 
@@ -94,10 +94,10 @@ def test_evaluate_is_independent_of_block_size(tmp_path, monkeypatch):
     rows = "".join(f"q{i // 37} Q0 d{i} 1 {(i * 7) % 11} t\n" for i in range(500))
     path = write(tmp_path / "r.txt", rows)
     qrels = {f"q{q}": {f"d{q * 37 + i}": 1 for i in range(0, 37, 5)} for q in range(13)}
-    whole = evaluate(qrels, path, ["all_trec"]).means
+    expected = evaluate(qrels, path, ["all_trec"]).means
     for size in (1, 100, 1111):
         monkeypatch.setattr(InputFile.blocks, "__defaults__", (size,))
-        assert evaluate(qrels, path, ["all_trec"]).means == whole
+        assert evaluate(qrels, path, ["all_trec"]).means == expected
 
 
 LINES = st.lists(
@@ -115,15 +115,15 @@ def test_read_qrels_matches_splitting_lines(tmp_path_factory, lines, end):
     path = tmp_path_factory.mktemp("trec") / "qrels.txt"
     path.write_text("\n".join(lines) + end)
     rows = [line.split() for line in lines if line.split() and not line.split()[0].startswith("#")]
-    sound = bool(rows) and all(len(row) == 4 and row[3] in ("1", "0.5") for row in rows)
+    is_valid = bool(rows) and all(len(row) == 4 and row[3] in ("1", "0.5") for row in rows)
     try:
-        found = trec.read_qrels(InputFile(str(path)))
+        result = trec.read_qrels(InputFile(str(path)))
     except BadInput:
-        assert not sound
+        assert not is_valid
         return
-    assert sound
-    assert found.select("query", "doc").rows() == [(row[0], row[2]) for row in rows]
-    assert found["grade"].to_list() == [float(row[3]) for row in rows]
+    assert is_valid
+    assert result.select("query", "doc").rows() == [(row[0], row[2]) for row in rows]
+    assert result["grade"].to_list() == [float(row[3]) for row in rows]
 
 
 def test_read_run_detects_compression_by_content(tmp_path):
@@ -133,9 +133,9 @@ def test_read_run_detects_compression_by_content(tmp_path):
 
 
 def test_evaluate_truncated_archive_raises_error(tmp_path):
-    broken = gzip.compress((RUN_TEXT * 1000).encode())[:-20]
+    truncated = gzip.compress((RUN_TEXT * 1000).encode())[:-20]
     with pytest.raises(BadInput, match="cannot be read to its end"):
-        evaluate(QRELS, write(tmp_path / "r.gz", broken), ["mrr"])
+        evaluate(QRELS, write(tmp_path / "r.gz", truncated), ["mrr"])
 
 
 def test_read_run_dash_reads_stdin(monkeypatch):
@@ -280,8 +280,8 @@ def test_evaluate_parquet_run_in_batches(tmp_path, monkeypatch):
     monkeypatch.setattr("ragauge.files.table_files.ROWS_PER_WRITE", 2)
     frame = pl.DataFrame({"query_id": [1, 1, 1, 2], "doc_id": [10, 11, 12, 10], "score": [0.3, 0.2, 0.1, 0.9]})
     frame.write_parquet(tmp_path / "r.parquet")
-    found = evaluate({"1": {"12": 1}, "2": {"10": 1}}, tmp_path / "r.parquet", ["mrr"])
-    assert found.means["mrr"] == pytest.approx((1 / 3 + 1) / 2)
+    result = evaluate({"1": {"12": 1}, "2": {"10": 1}}, tmp_path / "r.parquet", ["mrr"])
+    assert result.means["mrr"] == pytest.approx((1 / 3 + 1) / 2)
 
 
 def test_read_targets_from_text_and_json(tmp_path):
@@ -307,9 +307,9 @@ def test_read_run_unknown_format_raises_error():
 def test_read_wrong_file_type_hints_at_detected_type(tmp_path, read, text, hint):
     path = tmp_path / "file.txt"
     path.write_text(text)
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as error:
         read(str(path))
-    assert hint in str(told.value.hint)
+    assert hint in str(error.value.hint)
 
 
 @pytest.mark.parametrize("place", [".", "file.txt/x.xml"])

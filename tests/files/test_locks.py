@@ -12,10 +12,10 @@ from ragauge.core.errors import BadInput
 from ragauge.experiments import run
 from ragauge.files.workspace import LOCK_FILE, hold_folder
 from ragauge.judging import judge
-from result_folders import DATA, ranked
+from result_folders import DATA, make_system
 
 BUSY = "another process is working in this folder"
-GOOD = ranked([1] * 30)
+GOOD = make_system([1] * 30)
 HOLD = """
 import sys
 from ragauge.files.workspace import hold_folder
@@ -73,16 +73,16 @@ def test_hold_folder_removes_a_folder_that_stays_empty(tmp_path):
 
 
 def test_run_fresh_respects_the_lock_of_another_process(tmp_path, other_process):
-    place = tmp_path / "good"
-    place.mkdir()
-    (place / "journal.jsonl").write_text('{"purpose": {}}\n')
-    other_process(place)
+    journal_folder = tmp_path / "good"
+    journal_folder.mkdir()
+    (journal_folder / "journal.jsonl").write_text('{"purpose": {}}\n')
+    other_process(journal_folder)
     for fresh in (True, False):
         with pytest.raises(BadInput, match=BUSY):
             run(DATA, {"good": GOOD}, out=tmp_path, warmup=0, fresh=fresh)
-    assert (place / "journal.jsonl").read_text() == '{"purpose": {}}\n'
-    found = run(DATA, {"other": GOOD}, out=tmp_path, warmup=0)  # another system can still be run
-    assert list(found.scores) == ["other"]
+    assert (journal_folder / "journal.jsonl").read_text() == '{"purpose": {}}\n'
+    result = run(DATA, {"other": GOOD}, out=tmp_path, warmup=0)  # another system can still be run
+    assert list(result.scores) == ["other"]
 
 
 def test_embedders_and_run_respect_the_lock_of_another_process(tmp_path, other_process):

@@ -21,7 +21,7 @@ def data():
     return out.getvalue()
 
 
-def flipped(data: bytes, bit: int) -> bytes:
+def flip_bit(data: bytes, bit: int) -> bytes:
     return data[: bit // 8] + bytes([data[bit // 8] ^ 1 << bit % 8]) + data[bit // 8 + 1 :]
 
 
@@ -44,21 +44,23 @@ def test_read_parquet_accepts_files_of_several_writers(tmp_path, data):
 
 
 def test_check_structure_flipped_bits_raise_only_bad_input(data):
-    told = set()
+    messages = set()
     for bit in range(len(data) * 8):
         try:
-            check_structure(flipped(data, bit), "a.parquet")
+            check_structure(flip_bit(data, bit), "a.parquet")
         except BadInput as error:
-            told.add(error.message)
-    assert any("the number of values of a page is -" in one for one in told), "this is what makes polars abort"
-    assert all(one.startswith("a.parquet: the Parquet file is corrupt or incomplete (") for one in told)
+            messages.add(error.message)
+    assert any("the number of values of a page is -" in message for message in messages), (
+        "no message names the negative value count that makes polars abort"
+    )
+    assert all(message.startswith("a.parquet: the Parquet file is corrupt or incomplete (") for message in messages)
 
 
 def test_read_parquet_flipped_bits_raise_only_bad_input(data):
     refused = 0
     for bit in range(0, len(data) * 8, 7):
         try:
-            read_parquet(flipped(data, bit), "a.parquet")
+            read_parquet(flip_bit(data, bit), "a.parquet")
         except BadInput:
             refused += 1
     assert refused > 100
@@ -79,12 +81,12 @@ def test_read_invalid_parquet_file_raises_with_name(content, tmp_path):
 
 def test_read_parquet_invalid_columns_raise_error(tmp_path, data):
     assert read_parquet(data, columns={"query": "text"}).height == 40
-    for columns, told in (
+    for columns, message in (
         ({"doc": "text"}, "has no column `doc`; its columns: query, score"),
         ({"query": "number"}, "column `query` must hold numbers, got String"),
         ({"score": "number"}, "column `score` lacks values"),
     ):
-        with pytest.raises(BadInput, match=told):
+        with pytest.raises(BadInput, match=message):
             read_parquet(data, "a.parquet", columns=columns)
 
 
@@ -100,7 +102,7 @@ def test_read_judgments_and_run_nested_column_raises_error(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         (b"q1\td1\t1\nq2\td2\t1\t0\n", "expected 3 fields, found 4"),
         (b"q1\td1\t1\nq\xff\td2\t1\n", "the line is not UTF-8"),
@@ -108,7 +110,7 @@ def test_read_judgments_and_run_nested_column_raises_error(name, tmp_path):
         (b"query-id\tcorpus-id\tscore\nq2\td2\t1\t5\n", "expected 3 fields, found 4"),
     ],
 )
-def test_read_judgments_beir_invalid_line_raises_with_line(content, told, tmp_path):
+def test_read_judgments_beir_invalid_line_raises_with_line(content, message, tmp_path):
     (tmp_path / "qrels.tsv").write_bytes(content)
-    with pytest.raises(BadInput, match=rf"qrels\.tsv:2: {told}"):
+    with pytest.raises(BadInput, match=rf"qrels\.tsv:2: {message}"):
         read_judgments(str(tmp_path / "qrels.tsv"), format="beir")

@@ -22,7 +22,7 @@ from ragauge.reports.registry import find_formats
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
-from command import forked
+from command import run_python
 from html_forms import check_fragment
 
 GOLDENS = Path(__file__).parents[1] / "goldens"
@@ -51,18 +51,18 @@ COMMANDS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("records")
-    for part in ("inputs", "folders"):
-        shutil.copytree(GOLDENS / part, place / part, ignore=shutil.ignore_patterns("__pycache__"))
-    return place
+def input_folder(tmp_path_factory):
+    copy = tmp_path_factory.mktemp("records")
+    for name in ("inputs", "folders"):
+        shutil.copytree(GOLDENS / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return copy
 
 
-def run_command(command, folder):
+def run_command(command, input_folder):
     environment = {**os.environ, "NO_COLOR": "1", "TERM": "dumb"}
-    done = forked(["-m", "ragauge", *shlex.split(command)], folder, environment)
-    assert done.stdout, done.stderr
-    return done.stdout
+    process = run_python(["-m", "ragauge", *shlex.split(command)], input_folder, environment)
+    assert process.stdout, process.stderr
+    return process.stdout
 
 
 def test_record_types_all_have_a_command():
@@ -71,17 +71,17 @@ def test_record_types_all_have_a_command():
 
 @pytest.mark.parametrize("schema", COMMANDS)
 @pytest.mark.slow
-def test_record_of_command_is_valid_and_round_trips(schema, folder, tmp_path):
+def test_record_of_command_is_valid_and_round_trips(schema, input_folder, tmp_path):
     path = tmp_path / "result.json"
-    path.write_text(run_command(COMMANDS[schema], folder), encoding="utf-8")
+    path.write_text(run_command(COMMANDS[schema], input_folder), encoding="utf-8")
     record_type = find_record_type(schema)
     assert detect_schema(path) == schema
     validator = Draft202012Validator(json_schema(record_type.result_type))
-    written = json.loads(path.read_text(encoding="utf-8"))
-    several = written if isinstance(written, list) else [written]
+    content = json.loads(path.read_text(encoding="utf-8"))
+    items = content if isinstance(content, list) else [content]
     records = read_records(path)
-    assert [type(record) for record in records] == [record_type.result_type] * len(several)
-    for data, record in zip(several, records, strict=True):
+    assert [type(record) for record in records] == [record_type.result_type] * len(items)
+    for data, record in zip(items, records, strict=True):
         validator.validate(data)
         supplied = {key: data.pop(key) for key in record_type.supplied if key in data}
         assert to_json_data(record) == data
@@ -110,8 +110,8 @@ def check_frame(record):
 
 @pytest.mark.parametrize("schema", RESULT_MODULES)
 def test_json_schema_is_valid_and_describes_every_field(schema):
-    found = json_schema(find_record_type(schema).result_type)
-    Draft202012Validator.check_schema(found)
-    objects = [found, *found.get("$defs", {}).values()]
-    assert all(one["description"] for one in objects)
-    assert found["properties"]["schema"]["const"].startswith(f"{schema}/")
+    result = json_schema(find_record_type(schema).result_type)
+    Draft202012Validator.check_schema(result)
+    objects = [result, *result.get("$defs", {}).values()]
+    assert all(entry["description"] for entry in objects)
+    assert result["properties"]["schema"]["const"].startswith(f"{schema}/")

@@ -24,7 +24,7 @@ from ragauge.core.samples import Sample
 from ragauge.evaluation.validation import sample_findings
 from ragauge.files.samples import SAMPLE_ROW_BUILDERS, is_samples_file, read_samples, samples_from, write_samples
 
-FULL = Sample(
+COMPLETE = Sample(
     "s1",
     "When was it begun?",
     "In 1887 [1].",
@@ -35,10 +35,10 @@ FULL = Sample(
     {"faithfulness": 1.0},
     {"topic": "towers", "reference_contexts": ["It was begun in 1887."]},
 )
-BARE = Sample("s2", "Who?", contexts=())
+MINIMAL = Sample("s2", "Who?", contexts=())
 
 
-def written(tmp_path, text, name="samples.jsonl"):
+def write_text(tmp_path, text, name="samples.jsonl"):
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
     return str(path)
@@ -69,37 +69,37 @@ def test_samples_list_of_one_reference_is_reference():
 
 
 def test_samples_unknown_fields_are_kept_as_metadata():
-    (one,) = samples_from(
+    (sample,) = samples_from(
         [{"question": "?", "answer": "!", "topic": "t", "reference_contexts": ["r"], "metadata": {"a": 1}}]
     )
-    assert one.metadata == {"topic": "t", "reference_contexts": ["r"], "a": 1}
+    assert sample.metadata == {"topic": "t", "reference_contexts": ["r"], "a": 1}
 
 
 def test_samples_deepeval_context_is_not_retrieved_context():
     """DeepEval's `context` is the ideal context; as retrieved context, it would make any retriever perfect."""
-    (golden,) = samples_from([{"input": "?", "expected_output": "!", "context": ["ideal"]}])
-    assert golden.contexts is None
-    assert golden.metadata == {"context": ["ideal"]}
-    (plain,) = samples_from([{"question": "?", "answer": "!", "context": "given"}])
-    assert plain.contexts == ("given",)
+    (from_golden,) = samples_from([{"input": "?", "expected_output": "!", "context": ["ideal"]}])
+    assert from_golden.contexts is None
+    assert from_golden.metadata == {"context": ["ideal"]}
+    (from_text,) = samples_from([{"question": "?", "answer": "!", "context": "given"}])
+    assert from_text.contexts == ("given",)
 
 
 def test_samples_contexts_as_objects_with_ids():
     chunks = [{"page_content": "one", "id": 7}, {"text": "two", "document_id": "d2", "title": "Title"}]
-    (one,) = samples_from([{"question": "?", "contexts": chunks}])
-    assert (one.contexts, one.context_ids) == (("one", "Title two"), ("7", "d2"))
+    (sample,) = samples_from([{"question": "?", "contexts": chunks}])
+    assert (sample.contexts, sample.context_ids) == (("one", "Title two"), ("7", "d2"))
     document = SimpleNamespace(page_content="three", metadata={})
-    (one,) = samples_from([{"question": "?", "contexts": [document]}])
-    assert (one.contexts, one.context_ids) == (("three",), ())
+    (sample,) = samples_from([{"question": "?", "contexts": [document]}])
+    assert (sample.contexts, sample.context_ids) == (("three",), ())
 
 
 def test_read_samples_empty_contexts_are_not_missing(tmp_path):
-    path = written(
+    path = write_text(
         tmp_path, '{"question": "?", "answer": "!", "contexts": []}\n{"question": "?", "answer": "!", "contexts": null}'
     )
-    assert [one.contexts for one in read_samples(path)] == [(), None]
-    table = written(tmp_path, "question,answer,contexts\n?,!,[]\n?,!,\n", "samples.csv")
-    assert [one.contexts for one in read_samples(table)] == [(), None]
+    assert [sample.contexts for sample in read_samples(path)] == [(), None]
+    table = write_text(tmp_path, "question,answer,contexts\n?,!,[]\n?,!,\n", "samples.csv")
+    assert [sample.contexts for sample in read_samples(table)] == [(), None]
 
 
 def test_samples_conversation_becomes_history_and_question():
@@ -108,27 +108,27 @@ def test_samples_conversation_becomes_history_and_question():
         {"content": "hello", "type": "ai"},
         {"content": "When?", "type": "human"},
     ]
-    (one,) = samples_from([{"user_input": turns, "response": "1887."}])
-    assert (one.history, one.question, one.answer) == (("user: hi", "assistant: hello"), "When?", "1887.")
-    (one,) = samples_from([{"user_input": [*turns, {"content": "1887.", "type": "ai"}], "reference": "1887"}])
-    assert (one.question, one.answer) == ("When?", "1887.")
-    spoken = [
+    (sample,) = samples_from([{"user_input": turns, "response": "1887."}])
+    assert (sample.history, sample.question, sample.answer) == (("user: hi", "assistant: hello"), "When?", "1887.")
+    (sample,) = samples_from([{"user_input": [*turns, {"content": "1887.", "type": "ai"}], "reference": "1887"}])
+    assert (sample.question, sample.answer) == ("When?", "1887.")
+    other_turns = [
         {"speaker": "user", "text": "hi"},
         {"speaker": "agent", "text": "hello"},
         {"speaker": "user", "text": "When?"},
     ]
-    (one,) = samples_from([{"input": spoken}])
-    assert (one.history, one.question) == (("user: hi", "assistant: hello"), "When?")
+    (sample,) = samples_from([{"input": other_turns}])
+    assert (sample.history, sample.question) == (("user: hi", "assistant: hello"), "When?")
 
 
 def test_samples_label_defaults_to_faithfulness():
-    one, other = samples_from(
+    default, named = samples_from(
         [
             {"question": "?", "answer": "!", "label": 1},
             {"question": "?", "answer": "!", "labels": {"context_recall": 0.5}},
         ]
     )
-    assert (one.labels, other.labels) == ({"faithfulness": 1.0}, {"context_recall": 0.5})
+    assert (default.labels, named.labels) == ({"faithfulness": 1.0}, {"context_recall": 0.5})
 
 
 # Files
@@ -140,42 +140,43 @@ def test_write_samples_every_format_round_trip(name, form, tmp_path):
     path = str(tmp_path / name)
     if form == "deepeval" and name in ("s.csv", "s.tsv"):
         with pytest.raises(BadInput, match="semicolon"):
-            write_samples([FULL, BARE], path, form)
+            write_samples([COMPLETE, MINIMAL], path, form)
         return
-    write_samples([FULL, BARE], path, form)
-    assert read_samples(path) == [FULL, BARE]
+    write_samples([COMPLETE, MINIMAL], path, form)
+    assert read_samples(path) == [COMPLETE, MINIMAL]
 
 
-text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
-sample = st.builds(
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+samples_strategy = st.builds(
     Sample,
     st.text("abc-_0", min_size=1, max_size=4),
-    text,
-    text | st.none(),
-    st.none() | st.lists(text, max_size=3).map(tuple),
-    text,
-    history=st.lists(text, max_size=2).map(tuple),
+    texts,
+    texts | st.none(),
+    st.none() | st.lists(texts, max_size=3).map(tuple),
+    texts,
+    history=st.lists(texts, max_size=2).map(tuple),
     labels=st.dictionaries(st.sampled_from(["faithfulness", "context_recall"]), st.floats(0, 1)),
-    metadata=st.dictionaries(st.sampled_from(["topic", "reference_contexts"]), text),
+    metadata=st.dictionaries(st.sampled_from(["topic", "reference_contexts"]), texts),
 )
 
 
 @given(
-    st.lists(sample, min_size=1, max_size=3, unique_by=lambda one: one.id), st.sampled_from(sorted(SAMPLE_ROW_BUILDERS))
+    st.lists(samples_strategy, min_size=1, max_size=3, unique_by=lambda sample: sample.id),
+    st.sampled_from(sorted(SAMPLE_ROW_BUILDERS)),
 )
 def test_samples_random_text_round_trip(samples, form):
-    rows = [json.loads(json.dumps(SAMPLE_ROW_BUILDERS[form](one))) for one in samples]
+    rows = [json.loads(json.dumps(SAMPLE_ROW_BUILDERS[form](sample))) for sample in samples]
     assert samples_from(rows) == samples
 
 
 def test_write_samples_ragas_has_names_of_single_turn_sample(tmp_path):
     """Names and types of SingleTurnSample in ragas 0.4.3, whose `from_jsonl` was verified to read them."""
     path = tmp_path / "samples.jsonl"
-    write_samples([FULL, BARE], str(path), "ragas")
+    write_samples([COMPLETE, MINIMAL], str(path), "ragas")
     first, second = (json.loads(line) for line in path.read_text().splitlines())
-    assert first["user_input"] == FULL.question
-    assert first["retrieved_contexts"] == list(FULL.contexts)
-    assert (first["response"], first["reference"]) == (FULL.answer, FULL.reference)
+    assert first["user_input"] == COMPLETE.question
+    assert first["retrieved_contexts"] == list(COMPLETE.contexts)
+    assert (first["response"], first["reference"]) == (COMPLETE.answer, COMPLETE.reference)
     assert first["reference_contexts"] == ["It was begun in 1887."]
     assert second == {"id": "s2", "user_input": "Who?", "retrieved_contexts": []}
 
@@ -183,10 +184,10 @@ def test_write_samples_ragas_has_names_of_single_turn_sample(tmp_path):
 def test_write_samples_deepeval_has_names_of_llm_test_case(tmp_path):
     """Names of LLMTestCase in DeepEval 4.3.1; `add_test_cases_from_json_file` requires `actual_output` in every row."""
     path = tmp_path / "samples.json"
-    write_samples([FULL, BARE], str(path), "deepeval")
+    write_samples([COMPLETE, MINIMAL], str(path), "deepeval")
     first, second = json.loads(path.read_text())
-    assert (first["input"], first["actual_output"]) == (FULL.question, FULL.answer)
-    assert (first["expected_output"], first["retrieval_context"]) == (FULL.reference, list(FULL.contexts))
+    assert (first["input"], first["actual_output"]) == (COMPLETE.question, COMPLETE.answer)
+    assert (first["expected_output"], first["retrieval_context"]) == (COMPLETE.reference, list(COMPLETE.contexts))
     assert second == {"name": "s2", "input": "Who?", "retrieval_context": [], "actual_output": None}
 
 
@@ -197,8 +198,8 @@ def test_read_samples_csv_cells_with_json_or_python_lists(tmp_path):
     writer.writerow(["When?", str(["it's 1887", 'a "b"']), "1887"])  # format of to_csv in ragas
     writer.writerow(["When?", json.dumps(["it's 1887", 'a "b"']), "1887"])
     writer.writerow(["When?", "one plain text", "1887"])
-    path = written(tmp_path, out.getvalue(), "samples.csv")
-    assert [one.contexts for one in read_samples(path)] == [
+    path = write_text(tmp_path, out.getvalue(), "samples.csv")
+    assert [sample.contexts for sample in read_samples(path)] == [
         ("it's 1887", 'a "b"'),
         ("it's 1887", 'a "b"'),
         ("one plain text",),
@@ -206,7 +207,7 @@ def test_read_samples_csv_cells_with_json_or_python_lists(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "thing",
+    "content",
     [
         [{"question": "When?", "answer": "1887."}],
         {"samples": [{"question": "When?", "answer": "1887."}]},
@@ -216,14 +217,14 @@ def test_read_samples_csv_cells_with_json_or_python_lists(tmp_path):
         {"question": "When?", "answer": "1887."},
     ],
 )
-def test_read_samples_json_accepts_lists_objects_and_columns(thing, tmp_path):
-    path = written(tmp_path, json.dumps(thing), "samples.json")
-    assert read_samples(path) == samples_from(thing) == [Sample("1", "When?", "1887.")]
+def test_read_samples_json_accepts_lists_objects_and_columns(content, tmp_path):
+    path = write_text(tmp_path, json.dumps(content), "samples.json")
+    assert read_samples(path) == samples_from(content) == [Sample("1", "When?", "1887.")]
 
 
 def test_read_samples_missing_ids_default_to_line_numbers(tmp_path):
-    path = written(tmp_path, '\n{"question": "?", "answer": "!"}\n\n{"question": "?", "answer": "!"}\n')
-    assert [one.id for one in read_samples(path)] == ["2", "4"]
+    path = write_text(tmp_path, '\n{"question": "?", "answer": "!"}\n\n{"question": "?", "answer": "!"}\n')
+    assert [sample.id for sample in read_samples(path)] == ["2", "4"]
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_read_samples_missing_ids_default_to_line_numbers(tmp_path):
 )
 def test_read_samples_stdin_detects_format(text, monkeypatch):
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(gzip.compress(text.encode()))))
-    assert [(one.question, one.answer) for one in read_samples("-")] == [("When?", "1887.")]
+    assert [(sample.question, sample.answer) for sample in read_samples("-")] == [("When?", "1887.")]
 
 
 # Objects
@@ -259,26 +260,26 @@ class Model:
         self.__dict__ |= dict.fromkeys(self.model_fields) | {"flaky": False} | values
 
     def model_dump(self):
-        raise AssertionError("dumping could change what is inside")
+        raise AssertionError("model_dump must not be called: it can change values")
 
 
 def test_samples_from_objects_of_other_libraries():
-    known = [Sample("1", "When?", "1887.")]
-    assert samples_from([Row("When?", "1887.")]) == known
-    assert samples_from([namedtuple("Pair", "question answer")("When?", "1887.")]) == known
+    expected = [Sample("1", "When?", "1887.")]
+    assert samples_from([Row("When?", "1887.")]) == expected
+    assert samples_from([namedtuple("Pair", "question answer")("When?", "1887.")]) == expected
     model = Model(user_input="When?", response="1887.")
-    assert samples_from(model) == samples_from([model]) == samples_from(iter([model])) == known
-    assert samples_from(SimpleNamespace(samples=[model])) == known
-    assert samples_from(SimpleNamespace(test_cases=[], goldens=[model])) == known
-    assert samples_from(known) == samples_from(known[0]) == known
+    assert samples_from(model) == samples_from([model]) == samples_from(iter([model])) == expected
+    assert samples_from(SimpleNamespace(samples=[model])) == expected
+    assert samples_from(SimpleNamespace(test_cases=[], goldens=[model])) == expected
+    assert samples_from(expected) == samples_from(expected[0]) == expected
 
 
 def test_samples_from_polars_and_pandas_frames():
     frame = {"question": ["When?", "Who?"], "answer": ["1887.", None], "contexts": [["a"], []]}
-    known = [Sample("1", "When?", "1887.", ("a",)), Sample("2", "Who?", None, ())]
-    assert samples_from(pl.DataFrame(frame)) == known
-    assert samples_from(pl.DataFrame(frame).lazy()) == known
-    assert samples_from(pd.DataFrame(frame)) == known
+    expected = [Sample("1", "When?", "1887.", ("a",)), Sample("2", "Who?", None, ())]
+    assert samples_from(pl.DataFrame(frame)) == expected
+    assert samples_from(pl.DataFrame(frame).lazy()) == expected
+    assert samples_from(pd.DataFrame(frame)) == expected
     assert samples_from(pd.DataFrame({"question": ["When?"], "answer": [float("nan")], "contexts": ["['a']"]})) == [
         Sample("1", "When?", None, ("a",))
     ]
@@ -288,7 +289,7 @@ def test_samples_from_polars_and_pandas_frames():
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "message"),
     [
         (
             '{"question": "?", "answer": "a", "response": "b"}',
@@ -315,17 +316,19 @@ def test_samples_from_polars_and_pandas_frames():
         ('{"question": "?"', "the JSON cannot be read"),
     ],
 )
-def test_read_samples_invalid_line_raises_with_line(line, words, tmp_path):
-    path = written(tmp_path, f'{{"id": "first", "question": "?", "answer": "!"}}\n\n{line}\n')
+def test_read_samples_invalid_line_raises_with_line(line, message, tmp_path):
+    path = write_text(tmp_path, f'{{"id": "first", "question": "?", "answer": "!"}}\n\n{line}\n')
     with pytest.raises(BadInput) as caught:
         read_samples(path)
     assert str(caught.value).startswith(f"{path}:3: ")
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "words"), [("", "is empty"), (" ", "is ' '"), (" a", "begins or ends"), (7, "is 7")])
-def test_samples_invalid_id_raises_error(name, words):
-    with pytest.raises(BadInput, match=rf"sample 2: the id .*{words}"):
+@pytest.mark.parametrize(
+    ("name", "message"), [("", "is empty"), (" ", "is ' '"), (" a", "begins or ends"), (7, "is 7")]
+)
+def test_samples_invalid_id_raises_error(name, message):
+    with pytest.raises(BadInput, match=rf"sample 2: the id .*{message}"):
         samples_from([Sample("a", "When?", "Now."), Sample(name, "When?", "Now.")])
 
 
@@ -334,7 +337,7 @@ def test_samples_two_names_with_equal_values_are_accepted():
 
 
 def test_read_samples_truncated_json_cell_raises_with_line(tmp_path):
-    path = written(tmp_path, 'question,contexts\n?,"[""one"", ""tw"\n', "samples.csv")
+    path = write_text(tmp_path, 'question,contexts\n?,"[""one"", ""tw"\n', "samples.csv")
     with pytest.raises(BadInput, match=r"samples.csv:2: .* cannot be read as JSON"):
         read_samples(path)
 
@@ -348,32 +351,32 @@ def test_read_samples_missing_file_raises_error(tmp_path):
 def test_samples_empty_or_invalid_input_raises_error(tmp_path):
     for name, text in (("a.jsonl", "\n"), ("a.json", "[]"), ("a.csv", "question,answer\n")):
         with pytest.raises(BadInput, match="no samples found"):
-            read_samples(written(tmp_path, text, name))
+            read_samples(write_text(tmp_path, text, name))
     with pytest.raises(BadInput, match="no samples found"):
-        read_samples(written(tmp_path, "q1 0 a 1\n", "qrels.txt"))
+        read_samples(write_text(tmp_path, "q1 0 a 1\n", "qrels.txt"))
     with pytest.raises(BadInput, match="samples cannot be read from int"):
         samples_from(7)
     with pytest.raises(BadInput, match="sample 1: a int is not a sample"):
         samples_from([7])
     with pytest.raises(UnknownName, match="sample format"):
-        write_samples([BARE], str(tmp_path / "x"), "trulens")
+        write_samples([MINIMAL], str(tmp_path / "x"), "trulens")
 
 
 def test_read_samples_json_columns_of_different_lengths_raises_error(tmp_path):
-    path = written(tmp_path, '{"question": ["a", "b"], "answer": ["c"]}', "samples.json")
+    path = write_text(tmp_path, '{"question": ["a", "b"], "answer": ["c"]}', "samples.json")
     with pytest.raises(BadInput, match="different lengths"):
         read_samples(path)
 
 
 def test_is_samples_file_rejects_judgments_and_runs(tmp_path):
-    assert is_samples_file(written(tmp_path, '{"question": "?", "answer": "!"}'))
+    assert is_samples_file(write_text(tmp_path, '{"question": "?", "answer": "!"}'))
     for text in (
         '{"query_id": "q", "doc_id": "d", "score": 1}',
         '{"query": "q", "query_id": "1", "relevant_docs": {}, "reference_answer": "x"}',
     ):
-        assert not is_samples_file(written(tmp_path, text))
-    assert not is_samples_file(written(tmp_path, "query_id,doc_id,label\nq,d,1\n", "qrels.csv"))
-    assert not is_samples_file(written(tmp_path, "q1 0 a 1\n", "qrels.txt"))
+        assert not is_samples_file(write_text(tmp_path, text))
+    assert not is_samples_file(write_text(tmp_path, "query_id,doc_id,label\nq,d,1\n", "qrels.csv"))
+    assert not is_samples_file(write_text(tmp_path, "q1 0 a 1\n", "qrels.txt"))
     assert not is_samples_file(str(tmp_path))
 
 
@@ -384,14 +387,14 @@ def test_samples_from_mtrag_tasks_round_trip(shared, tmp_path):
     path = shared("rag_mtrag_un") / "mtragun_reference.jsonl.gz"
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         tasks = [json.loads(line) for line in lines][:50]
-    rows = [{"id": one["task_id"], "input": one["input"], "contexts": one["contexts"]} for one in tasks]
+    rows = [{"id": task["task_id"], "input": task["input"], "contexts": task["contexts"]} for task in tasks]
     samples = samples_from(rows)
     assert len(samples) == 50
-    assert any(one.history for one in samples)
-    assert all(one.question for one in samples)
+    assert any(sample.history for sample in samples)
+    assert all(sample.question for sample in samples)
     write_samples(samples, str(tmp_path / "s.csv"))
-    again = read_samples(str(tmp_path / "s.csv"))
-    assert [one.context_ids for one in again] == [one.context_ids for one in samples]
+    restored = read_samples(str(tmp_path / "s.csv"))
+    assert [restored_sample.context_ids for restored_sample in restored] == [sample.context_ids for sample in samples]
 
 
 # Command line and findings
@@ -399,11 +402,11 @@ def test_samples_from_mtrag_tasks_round_trip(shared, tmp_path):
 
 def test_cli_convert_samples_by_format_or_file_ending(tmp_path):
     path = str(tmp_path / "samples.jsonl")
-    write_samples([FULL, BARE], path)
+    write_samples([COMPLETE, MINIMAL], path)
     for target, more in (("a.jsonl", ["--format", "ragas"]), ("a.json", ["--format", "deepeval"]), ("a.csv", [])):
-        done = CliRunner().invoke(build_app(), ["convert", path, str(tmp_path / target), *more])
-        assert done.exit_code == 0, done.output
-        assert read_samples(str(tmp_path / target)) == [FULL, BARE]
+        result = CliRunner().invoke(build_app(), ["convert", path, str(tmp_path / target), *more])
+        assert result.exit_code == 0, result.output
+        assert read_samples(str(tmp_path / target)) == [COMPLETE, MINIMAL]
     assert '"user_input"' in (tmp_path / "a.jsonl").read_text()
     refused = CliRunner().invoke(build_app(), ["convert", path, "-", "--format", "csv"])
     assert "--format for samples must be one of ragauge, ragas, deepeval, got `csv`" in str(refused.exception)
@@ -414,43 +417,43 @@ def test_cli_measures_lists_and_explains_answer_measures():
     assert {"name": "faithfulness", "of": "answers"}.items() <= next(
         r for r in listed if r["name"] == "faithfulness"
     ).items()
-    told = CliRunner().invoke(build_app(), ["measures", "answer_relevancy"]).output
-    assert told.startswith("answer_relevance\n")
-    assert "needs: question, answer" in told
+    text = CliRunner().invoke(build_app(), ["measures", "answer_relevancy"]).output
+    assert text.startswith("answer_relevance\n")
+    assert "needs: question, answer" in text
     assert "map(of=found)" in CliRunner().invoke(build_app(), ["measures", "context_precision@5"]).output
     assert "faithfulness" in CliRunner().invoke(build_app(), ["measures"]).output
-    lost = CliRunner().invoke(build_app(), ["measures", "faithfulnes"])
-    assert "did you mean `faithfulness`" in str(lost.exception)
+    unknown = CliRunner().invoke(build_app(), ["measures", "faithfulnes"])
+    assert "did you mean `faithfulness`" in str(unknown.exception)
 
 
 def test_sample_findings_unread_fields_are_problem_if_contexts_missing():
     rows = [{"query": "How high?", "response": "High.", "retrieved": ["It is high."], "topic": "size"}]
     rows.append({"query": "How old?", "response": "Old.", "retrieved": ["It is old."], "reference_contexts": ["x"]})
-    (found,) = (one for one in sample_findings("x", samples_from(rows)) if one.check == "unread fields")
-    assert found.problem
-    said = "unknown fields, read as metadata: retrieved, topic (1); contexts may be called contexts, "
-    assert found.message.startswith(said)
-    whole = {
+    (finding,) = (item for item in sample_findings("x", samples_from(rows)) if item.check == "unread fields")
+    assert finding.problem
+    beginning = "unknown fields, read as metadata: retrieved, topic (1); contexts may be called contexts, "
+    assert finding.message.startswith(beginning)
+    row = {
         "question": "How high?",
         "answer": "High.",
         "contexts": ["It is high."],
         "reference": "High.",
         "topic": "x",
     }
-    (found,) = (one for one in sample_findings("x", samples_from([whole])) if one.check == "unread fields")
-    assert (found.problem, found.message) == (False, "unknown fields, read as metadata: topic")
+    (finding,) = (item for item in sample_findings("x", samples_from([row])) if item.check == "unread fields")
+    assert (finding.problem, finding.message) == (False, "unknown fields, read as metadata: topic")
 
 
 def test_sample_findings_lists_every_problem(tmp_path):
     samples = [
-        FULL,
-        BARE,
+        COMPLETE,
+        MINIMAL,
         Sample("s3", "What?", "", ("a", "a", " ")),
         Sample("s4", "What?", "See [4].", ("a",), "See [4]."),
         Sample("s5", "What?", "See [4].", ("a",)),
     ]
-    found = {one.check: (one.problem, one.count) for one in sample_findings("x", samples)}
-    assert found == {
+    actual = {finding.check: (finding.problem, finding.count) for finding in sample_findings("x", samples)}
+    assert actual == {
         "samples": (False, 5),
         "contexts": (False, 7),
         "unread fields": (False, 1),
@@ -465,15 +468,19 @@ def test_sample_findings_lists_every_problem(tmp_path):
         "dangling citations": (True, 2),
         "answers that are references": (False, 1),
     }
-    (empty,) = (one for one in sample_findings("x", [Sample("s", "What?", "So.", ())]) if one.check == "empty contexts")
+    (empty,) = (
+        finding
+        for finding in sample_findings("x", [Sample("s", "What?", "So.", ())])
+        if finding.check == "empty contexts"
+    )
     assert empty.message == "samples with an empty list of contexts: 1"
     path = str(tmp_path / "samples.jsonl")
     write_samples(samples, path)
-    done = CliRunner().invoke(build_app(), ["validate", path, "--strict"])
-    assert done.exit_code == 1
-    assert "answers that cite a missing chunk: 2 (s4, s5)" in done.output
+    result = CliRunner().invoke(build_app(), ["validate", path, "--strict"])
+    assert result.exit_code == 1
+    assert "answers that cite a missing chunk: 2 (s4, s5)" in result.output
 
 
 def test_sample_findings_valid_samples_have_no_problem():
-    sound = [Sample(str(at), f"{at}?", f"{at}!", ("a", "b"), "r") for at in range(3)]
-    assert not [one for one in sample_findings("x", sound) if one.problem]
+    samples = [Sample(str(i), f"{i}?", f"{i}!", ("a", "b"), "r") for i in range(3)]
+    assert not [finding for finding in sample_findings("x", samples) if finding.problem]

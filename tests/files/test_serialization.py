@@ -30,34 +30,34 @@ DOCUMENTS = [Document("a", "red fox"), Document("b", "brown dog", "Dogs", {"n": 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def through_json(thing):
-    return json.loads(json.dumps(to_json_data(thing), allow_nan=False))
+def round_trip_json(value):
+    return json.loads(json.dumps(to_json_data(value), allow_nan=False))
 
 
 def test_to_json_data_nested_results_round_trip():
     timing = OperationTiming(2, 0.5, 250.0, 240.0, 260.0, 260.0, 260.0)
     stage, tried = Stage("reading back", "killed"), [(1, False), (3, True)]
     broken = StoreFailure("one by one", stage, "boom\n  at 3", True, 2, "d3", 3, tried, True, "x")
-    way = IngestionResult(
+    ingestion = IngestionResult(
         "one by one", 3, put=timing, read_back=[ReadBack("at once", 3, 2, [], {"lost": 1})], broken=broken
     )
-    result = StressTest("faulty", 3, 1, [way], description={"version": "1", "options": {"a": [1, 2]}})
-    again = from_json_data(StressTest, through_json(result), source="x.json")
-    assert to_json_data(again) == to_json_data(result)
-    assert again.ways[0].put == timing
-    assert again.broken is not None
-    assert again.broken.stage == stage
-    assert again.broken.tried == tried
+    result = StressTest("faulty", 3, 1, [ingestion], description={"version": "1", "options": {"a": [1, 2]}})
+    restored = from_json_data(StressTest, round_trip_json(result), source="x.json")
+    assert to_json_data(restored) == to_json_data(result)
+    assert restored.ways[0].put == timing
+    assert restored.broken is not None
+    assert restored.broken.stage == stage
+    assert restored.broken.tried == tried
 
 
 def test_to_json_data_nan_is_null_and_round_trips():
     change = QueryChange("q1", "what?", math.nan, {"mrr": math.inf}, ("d1",))
-    data = through_json(change)
+    data = round_trip_json(change)
     assert data["gain"] is None
     assert data["changes"] == {"mrr": None}
-    again = from_json_data(QueryChange, data, source="x.json")
-    assert math.isnan(again.gain)
-    assert again.entered == ("d1",)
+    restored = from_json_data(QueryChange, data, source="x.json")
+    assert math.isnan(restored.gain)
+    assert restored.entered == ("d1",)
 
 
 def test_to_json_data_numpy_values_are_plain_numbers():
@@ -87,21 +87,33 @@ def test_to_json_data_finding_grid_round_trip():
         1,
         [Finding("c", "empty", True, 1, "one", ["d1"], table=FindingTable(["a", "b"], [["x", 1.5], ["y", None]]))],
     )
-    again = from_json_data(Lint, through_json(lint), source="x.json")
-    assert again.findings[0].table is not None
-    assert again.findings[0].table.rows == [["x", 1.5], ["y", None]]
+    restored = from_json_data(Lint, round_trip_json(lint), source="x.json")
+    assert restored.findings[0].table is not None
+    assert restored.findings[0].table.rows == [["x", 1.5], ["y", None]]
 
 
 @given(st.floats(-1, 1), st.lists(st.tuples(st.text(), FLOATS, FLOATS)), st.text())
 def test_to_json_data_random_gain_round_trip(total, batch, note):
     gain = Gain(
-        total, math.nan, math.nan, 0.95, [], 10, 0, 0, 0, 3, [], batch=[BatchStep(*one) for one in batch], notes=[note]
+        total,
+        math.nan,
+        math.nan,
+        0.95,
+        [],
+        10,
+        0,
+        0,
+        0,
+        3,
+        [],
+        batch=[BatchStep(*step) for step in batch],
+        notes=[note],
     )
-    again = from_json_data(Gain, through_json(gain), source="x.json")
-    assert again.total == total
-    assert list(again.batch) == list(gain.batch)
-    assert math.isnan(again.low)
-    assert again.notes == [note]
+    restored = from_json_data(Gain, round_trip_json(gain), source="x.json")
+    assert restored.total == total
+    assert list(restored.batch) == list(gain.batch)
+    assert math.isnan(restored.low)
+    assert restored.notes == [note]
 
 
 @pytest.mark.parametrize(
@@ -110,14 +122,14 @@ def test_to_json_data_random_gain_round_trip(total, batch, note):
         DOCUMENTS,
         [("a", "red fox"), DOCUMENTS[1]],
         [{"id": "a", "text": "red fox"}, {"_id": "b", "text": "brown dog", "title": "Dogs", "metadata": {"n": 1}}],
-        (one for one in DOCUMENTS),
+        (document for document in DOCUMENTS),
     ],
 )
 def test_dataset_accepts_pairs_and_mappings(documents):
-    found = Dataset("d", documents, {"q": "fox"}, {"q": {"a": 1}})
-    assert list(found.documents) == DOCUMENTS
-    assert isinstance(found.judgments, Judgments)
-    assert found.judgments.nested == {"q": {"a": 1}}
+    result = Dataset("d", documents, {"q": "fox"}, {"q": {"a": 1}})
+    assert list(result.documents) == DOCUMENTS
+    assert isinstance(result.judgments, Judgments)
+    assert result.judgments.nested == {"q": {"a": 1}}
     assert Dataset("d", {"a": "red fox"}, {}, {}).documents == DOCUMENTS[:1]
 
 
@@ -146,7 +158,7 @@ class Span(NamedTuple):
     flattened={"span": ("from", "to")},
 )
 @dataclass(frozen=True)
-class Stretch:
+class DerivedSpan:
     """Part of a line."""
 
     label: str
@@ -164,11 +176,11 @@ class Stretch:
         return self.span.end - self.span.start
 
 
-STRETCH = Stretch("a", Span(1.0, 3.0), when=datetime(2026, 11, 18, 12, tzinfo=UTC), counts={2: (3, 0.5)}, cache=[1])
+RANGE = DerivedSpan("a", Span(1.0, 3.0), when=datetime(2026, 11, 18, 12, tzinfo=UTC), counts={2: (3, 0.5)}, cache=[1])
 
 
 def test_json_form_declared_form_round_trip():
-    data = through_json(STRETCH)
+    data = round_trip_json(RANGE)
     assert data == {
         "name": "a",
         "from": 1.0,
@@ -178,18 +190,18 @@ def test_json_form_declared_form_round_trip():
         "counts": {"2": [3, 0.5]},
         "size": 2.0,
     }
-    assert from_json_data(Stretch, data, source="x") == replace(STRETCH, cache=None)
-    assert through_json(replace(STRETCH, note="n"))["note"] == "n"
+    assert from_json_data(DerivedSpan, data, source="x") == replace(RANGE, cache=None)
+    assert round_trip_json(replace(RANGE, note="n"))["note"] == "n"
 
 
 def test_json_schema_declared_form_has_keys_and_descriptions():
-    found = json_schema(Stretch)
-    assert list(found["properties"]) == ["name", "from", "to", "note", "side", "when", "counts", "size"]
-    assert found["required"] == ["name", "from", "to", "side", "when", "counts", "size"]
-    assert found["properties"]["name"] == {"description": "Name of the part.", "type": "string"}
-    assert found["properties"]["side"] == {"enum": ["left", "right"]}
-    assert found["properties"]["size"]["description"] == "Difference of both ends."
-    Draft202012Validator(found).validate(through_json(STRETCH))
+    result = json_schema(DerivedSpan)
+    assert list(result["properties"]) == ["name", "from", "to", "note", "side", "when", "counts", "size"]
+    assert result["required"] == ["name", "from", "to", "side", "when", "counts", "size"]
+    assert result["properties"]["name"] == {"description": "Name of the part.", "type": "string"}
+    assert result["properties"]["side"] == {"enum": ["left", "right"]}
+    assert result["properties"]["size"]["description"] == "Difference of both ends."
+    Draft202012Validator(result).validate(round_trip_json(RANGE))
 
 
 @pytest.mark.parametrize(
@@ -206,20 +218,20 @@ def test_json_schema_declared_form_has_keys_and_descriptions():
 )
 def test_from_json_data_error_names_path_of_wrong_value(change, message):
     with pytest.raises(BadInput) as refused:
-        from_json_data(Stretch, through_json(STRETCH) | change, source="x.json")
+        from_json_data(DerivedSpan, round_trip_json(RANGE) | change, source="x.json")
     assert refused.value.message == f"x.json: {message}"
 
 
 def test_from_json_data_strict_rejects_unknown_keys():
-    data = through_json(STRETCH)
-    assert from_json_data(Stretch, data, source="x", strict=True).label == "a"
+    data = round_trip_json(RANGE)
+    assert from_json_data(DerivedSpan, data, source="x", strict=True).label == "a"
     with pytest.raises(BadInput, match='unknown key "colour"'):
-        from_json_data(Stretch, data | {"colour": "red"}, source="x", strict=True)
+        from_json_data(DerivedSpan, data | {"colour": "red"}, source="x", strict=True)
 
 
 def test_from_json_data_missing_key_raises_error():
     with pytest.raises(BadInput, match=r'x: missing key "name"'):
-        from_json_data(Stretch, {"from": 1, "to": 2}, source="x")
+        from_json_data(DerivedSpan, {"from": 1, "to": 2}, source="x")
 
 
 @pytest.mark.parametrize(

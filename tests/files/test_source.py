@@ -69,5 +69,7 @@ def test_cli_evaluate_gzip_bomb_prints_one_line_error(tmp_path):
     (tmp_path / "qrels").write_text("q1 0 d1 1\n")
     (tmp_path / "bomb.run.gz").write_bytes(gzip.compress(b"q1 Q0 d1 1 1.0 x\n" * 500_000))
     run = command_in(tmp_path, RAGAUGE_MAX_DECOMPRESSED_MB="1")
-    done = run("evaluate", "qrels", "bomb.run.gz", code=2)
-    assert done.stderr.splitlines()[0] == ("error: bomb.run.gz: decompresses to more than 1 MB and 100 times its size")
+    process = run("evaluate", "qrels", "bomb.run.gz", code=2)
+    assert process.stderr.splitlines()[0] == (
+        "error: bomb.run.gz: decompresses to more than 1 MB and 100 times its size"
+    )

@@ -24,38 +24,38 @@ STORED = Path(__file__).parent / "stored"
 
 
 @pytest.fixture
-def stored(tmp_path):
+def stored_folder(tmp_path):
     """Return a copy of the stored folders, with databases built from their SQL text."""
-    place = tmp_path / "stored"
-    shutil.copytree(STORED, place)
-    for text in place.rglob("*.sql"):
+    folder = tmp_path / "stored"
+    shutil.copytree(STORED, folder)
+    for text in folder.rglob("*.sql"):
         with closing(sqlite3.connect(text.with_suffix(".sqlite"))) as base:
             base.executescript(text.read_text(encoding="utf-8"))
         text.unlink()
-    return place
+    return folder
 
 
-def test_run_stored_journal_is_resumed_with_its_results(stored):
-    found = run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, measures=["mrr@10"])
-    about = json.loads((stored / "run" / "bm25" / "manifest.json").read_text(encoding="utf-8"))
-    assert about["sessions"] == 2
-    assert about["made"] == "2026-11-18T22:59:41+00:00"
-    timings = pl.read_parquet(stored / "run" / "bm25" / "timings.parquet").rows_by_key("query", named=True)
+def test_run_stored_journal_is_resumed_with_its_results(stored_folder):
+    result = run(DATA, {"bm25": "bm25"}, out=stored_folder / "run", warmup=0, measures=["mrr@10"])
+    manifest = json.loads((stored_folder / "run" / "bm25" / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["sessions"] == 2
+    assert manifest["made"] == "2026-11-18T22:59:41+00:00"
+    timings = pl.read_parquet(stored_folder / "run" / "bm25" / "timings.parquet").rows_by_key("query", named=True)
     assert (timings["q4"][0]["began_ns"], timings["q4"][0]["total_ns"]) == (872850068471, 217209)
-    assert found.scores["bm25"].means["mrr@10"] == 1.0
+    assert result.scores["bm25"].means["mrr@10"] == 1.0
 
 
-def test_run_stored_journal_of_other_settings_raises_with_difference(stored):
-    path = stored / "run" / "bm25" / "journal.jsonl"
+def test_run_stored_journal_of_other_settings_raises_with_difference(stored_folder):
+    path = stored_folder / "run" / "bm25" / "journal.jsonl"
     before = path.read_bytes()
     with pytest.raises(BadInput, match="k 10 -> 3"):
-        run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, k=3)
+        run(DATA, {"bm25": "bm25"}, out=stored_folder / "run", warmup=0, k=3)
     with pytest.raises(BadInput, match="queries 30 -> 5"):
-        run(DATA, {"bm25": "bm25"}, out=stored / "run", warmup=0, max_queries=5)
+        run(DATA, {"bm25": "bm25"}, out=stored_folder / "run", warmup=0, max_queries=5)
     assert path.read_bytes() == before
 
 
-def test_judge_stored_replies_are_reused_without_request(stored, monkeypatch):
+def test_judge_stored_replies_are_reused_without_request(stored_folder, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "test")
     sample = {
         "id": "s1",
@@ -63,39 +63,39 @@ def test_judge_stored_replies_are_reused_without_request(stored, monkeypatch):
         "answer": "The tower is 330 m high. It is in Paris.",
         "contexts": ["The tower is 330 m high."],
     }
-    found = judge(
+    result = judge(
         [sample],
         ["faithfulness", "answer_relevance"],
         chat="openai:test@http://127.0.0.1:36621/v1",
-        folder=stored / "judged",
+        folder=stored_folder / "judged",
         embedder="words(dimensions=4)",
         max_calls=3,  # the earlier version made all three: no other request is allowed
     )
-    assert {name: values.tolist() for name, values in found.scores.values.items()} == {
+    assert {name: values.tolist() for name, values in result.scores.values.items()} == {
         "faithfulness": [1.0],
         "answer_relevance": [0.0],
     }
-    assert {step.step: (step.calls, step.cached_calls) for step in found.ledger} == {
+    assert {step.step: (step.calls, step.cached_calls) for step in result.ledger} == {
         "claims": (1, 1),
         "support": (1, 1),
         "questions": (1, 1),
     }
 
 
-def test_find_exact_neighbours_reuses_stored_neighbours(stored, monkeypatch):
+def test_find_exact_neighbours_reuses_stored_neighbours(stored_folder, monkeypatch):
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache._compute_exact_neighbours", None)
     base = np.arange(24, dtype=np.float32).reshape(8, 3) % 7
-    found = find_exact_neighbours(VectorSet("stored", base, base[:2] + 1, "l2"), 2, cache=stored / "cache")
-    assert found.neighbours.tolist() == [[5, 0], [6, 1]]
+    result = find_exact_neighbours(VectorSet("stored", base, base[:2] + 1, "l2"), 2, cache=stored_folder / "cache")
+    assert result.neighbours.tolist() == [[5, 0], [6, 1]]
 
 
-def test_cached_embedder_reuses_stored_vectors(stored):
-    class Absent:
+def test_cached_embedder_reuses_stored_vectors(stored_folder):
+    class UnavailableEmbedder:
         name = "words-4"
 
         def embed(self, texts):
             raise AssertionError(f"{len(texts)} vectors were computed again")
 
-    cached = CachedEmbedder(Absent(), stored / "cache" / "embeddings")
+    cached = CachedEmbedder(UnavailableEmbedder(), stored_folder / "cache" / "embeddings")
     assert cached.embed(["one", "two"]).shape == (2, 4)
     assert cached.hits == 2

@@ -42,12 +42,12 @@ def test_write_vectors_round_trip_whole_and_max_rows(tmp_path_factory, ending, p
     matrix = data.draw(arrays(KINDS.get(ending, data.draw(st.sampled_from(["f2", "f4", "f8", "i8", "u1"])))))
     path = tmp_path_factory.mktemp("vectors") / f"some{ending}{packed}"
     write_vectors(path, matrix)
-    found = read_vectors(path)
-    assert found.vectors.dtype == matrix.dtype
-    assert found.ids == ()
-    np.testing.assert_array_equal(found.vectors, matrix)
-    few = data.draw(st.integers(1, len(matrix) + 2))
-    np.testing.assert_array_equal(read_vectors(path, max_rows=few).vectors, matrix[:few])
+    result = read_vectors(path)
+    assert result.vectors.dtype == matrix.dtype
+    assert result.ids == ()
+    np.testing.assert_array_equal(result.vectors, matrix)
+    max_rows = data.draw(st.integers(1, len(matrix) + 2))
+    np.testing.assert_array_equal(read_vectors(path, max_rows=max_rows).vectors, matrix[:max_rows])
 
 
 @given(matrix=arrays("f4"), named=st.booleans())
@@ -55,9 +55,9 @@ def test_write_vectors_parquet_keeps_vectors_and_ids(tmp_path_factory, matrix, n
     path = tmp_path_factory.mktemp("vectors") / "some.parquet"
     ids = [f"d{i}" for i in range(len(matrix))] if named else []
     write_vectors(path, matrix, ids)
-    found = read_vectors(path)
-    np.testing.assert_array_equal(found.vectors, matrix)
-    assert list(found.ids) == ids
+    result = read_vectors(path)
+    np.testing.assert_array_equal(result.vectors, matrix)
+    assert list(result.ids) == ids
     assert len(read_vectors(path, max_rows=1).vectors) == 1
 
 
@@ -85,7 +85,7 @@ def test_read_vectors_ibin_ignores_distances_after_neighbours(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "words"),
+    ("name", "body", "message"),
     [
         ("a.fvecs", b"", "is empty"),
         ("a.fvecs", struct.pack("<iff", 2, 1, 2)[:-1], r"ends in the middle of row 0 \(byte 11\)"),
@@ -104,23 +104,23 @@ def test_read_vectors_ibin_ignores_distances_after_neighbours(tmp_path):
         ("a.fvecs.gz", gzip.compress(struct.pack("<iff", 2, 1, 2), mtime=0)[:-6], "cannot be read to its end"),
     ],
 )
-def test_read_vectors_corrupt_file_raises_with_place(tmp_path, name, body, words):
+def test_read_vectors_corrupt_file_raises_with_place(tmp_path, name, body, message):
     (tmp_path / name).write_bytes(body)
-    with pytest.raises(BadInput, match=words) as caught:
+    with pytest.raises(BadInput, match=message) as caught:
         read_vectors(tmp_path / name)
     assert name in str(caught.value)
     assert "\n\n" not in caught.value.message
 
 
 def test_read_vectors_max_rows_reads_no_further(tmp_path):
-    whole, torn = tmp_path / "a.fvecs", tmp_path / "torn.fvecs"
-    write_vectors(whole, np.arange(20).reshape(10, 2))
-    torn.write_bytes(whole.read_bytes()[:-3])
-    assert len(read_vectors(torn, max_rows=9).vectors) == 9
-    (tmp_path / "torn.fvecs.gz").write_bytes(gzip.compress(whole.read_bytes())[:-9])
+    complete, truncated = tmp_path / "a.fvecs", tmp_path / "torn.fvecs"
+    write_vectors(complete, np.arange(20).reshape(10, 2))
+    truncated.write_bytes(complete.read_bytes()[:-3])
+    assert len(read_vectors(truncated, max_rows=9).vectors) == 9
+    (tmp_path / "torn.fvecs.gz").write_bytes(gzip.compress(complete.read_bytes())[:-9])
     assert read_vectors(tmp_path / "torn.fvecs.gz", max_rows=1).vectors.tolist() == [[0, 1]]
     with pytest.raises(BadInput, match="max_rows must be at least 1"):
-        read_vectors(whole, max_rows=0)
+        read_vectors(complete, max_rows=0)
 
 
 def test_read_vectors_npy_invalid_arrays_and_pickles_raise_error(tmp_path):
@@ -139,7 +139,7 @@ def test_read_vectors_npy_is_memory_mapped(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("columns", "words"),
+    ("columns", "message"),
     [
         ({"v": [[1.0, 2.0], [1.0]]}, "row 1 of the column 'v' has 1 dimensions, the first has 2"),
         ({"v": [[1.0, 2.0], None]}, "row 1 of the column 'v' has nothing"),
@@ -152,9 +152,9 @@ def test_read_vectors_npy_is_memory_mapped(tmp_path):
         ({"v": [[1.0], [2.0]], "id": ["x", None]}, "row 1 has no id"),
     ],
 )
-def test_read_vectors_parquet_invalid_columns_raise_error(tmp_path, columns, words):
+def test_read_vectors_parquet_invalid_columns_raise_error(tmp_path, columns, message):
     pl.DataFrame(columns).write_parquet(tmp_path / "a.parquet")
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(BadInput, match=message):
         read_vectors(tmp_path / "a.parquet")
 
 
@@ -168,12 +168,12 @@ def test_read_vectors_parquet_column_is_selected_by_name(tmp_path):
 
 def test_read_vectors_unknown_ending_or_missing_file_raises_error(tmp_path):
     with pytest.raises(UnknownName, match=r"did you mean `\.fvecs`"):
-        read_vectors(_made(tmp_path / "a.fvec"))
+        read_vectors(_write_corrupt(tmp_path / "a.fvec"))
     with pytest.raises(BadInput, match="no such file"):
         read_vectors(tmp_path / "nowhere.fvecs")
 
 
-def _made(path):
+def _write_corrupt(path):
     path.write_bytes(b"1")
     return path
 
@@ -210,11 +210,11 @@ def test_write_hdf5_round_trip(tmp_path, distance, metric):
     with h5py.File(tmp_path / "a.hdf5") as file:
         assert file.attrs["distance"] == distance
         assert set(file) == {"train", "test", "neighbors", "distances"}
-    found = read_hdf5(tmp_path / "a.hdf5")
-    assert (found.name, found.metric) == ("a", metric)
-    np.testing.assert_array_equal(found.base, BASE)
-    np.testing.assert_array_equal(found.neighbours, near)
-    assert found.neighbours.dtype == np.int64
+    result = read_hdf5(tmp_path / "a.hdf5")
+    assert (result.name, result.metric) == ("a", metric)
+    np.testing.assert_array_equal(result.base, BASE)
+    np.testing.assert_array_equal(result.neighbours, near)
+    assert result.neighbours.dtype == np.int64
     assert list(tmp_path.iterdir()) == [tmp_path / "a.hdf5"]
 
 
@@ -236,7 +236,7 @@ def test_read_hdf5_metric_defaults_to_file_name(hdf5):
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"train": BASE}, "`test` is missing; found train"),
         ({"distance": "jaccard", "train": BASE, "test": BASE}, "unknown distance 'jaccard'"),
@@ -246,8 +246,8 @@ def test_read_hdf5_metric_defaults_to_file_name(hdf5):
     ],
 )
 @pytest.mark.slow
-def test_read_hdf5_invalid_tables_raise_error(hdf5, options, words):
-    with pytest.raises(BadInput, match=words):
+def test_read_hdf5_invalid_tables_raise_error(hdf5, options, message):
+    with pytest.raises(BadInput, match=message):
         read_hdf5(hdf5(**options))
 
 
@@ -264,9 +264,9 @@ def test_read_hdf5_invalid_file_or_missing_h5py_raises_error(tmp_path, monkeypat
 def _corrupt_attribute(path: Path) -> None:
     """Set the stored length of the attribute `distance` to 0, which makes libhdf5 loop forever when it reads it."""
     data = bytearray(path.read_bytes())
-    at = data.index(b"euclidean", data.index(b"GCOL")) - 8
-    assert data[at] == 9
-    data[at] = 0
+    offset = data.index(b"euclidean", data.index(b"GCOL")) - 8
+    assert data[offset] == 9
+    data[offset] = 0
     path.write_bytes(data)
 
 
@@ -308,20 +308,20 @@ def test_read_hdf5_every_storage_layout_is_equal(tmp_path, options):
         for name in ("train", "test"):
             file.create_dataset(name, data=rows, **options)
     np.testing.assert_array_equal(read_hdf5(tmp_path / "a.hdf5").base, rows)
-    found = read_hdf5(tmp_path / "a.hdf5", max_vectors=10, max_queries=3)
-    np.testing.assert_array_equal(found.base, rows[:10])
-    np.testing.assert_array_equal(found.queries, rows[:3])
+    result = read_hdf5(tmp_path / "a.hdf5", max_vectors=10, max_queries=3)
+    np.testing.assert_array_equal(result.base, rows[:10])
+    np.testing.assert_array_equal(result.queries, rows[:3])
 
 
 def test_hdf5_worker_copies_rows_in_blocks(tmp_path, monkeypatch):
     h5py = pytest.importorskip("h5py")
     rows = np.random.default_rng(0).random((100, 4), np.float32)
-    told = []
+    events = []
     with h5py.File(tmp_path / "a.hdf5", "w") as file:
         table = file.create_dataset("train", data=rows, chunks=(3, 4))
         monkeypatch.setattr(hdf5_worker, "BLOCK_BYTES", 200)
-        hdf5_worker._copy_rows(table, 50, tmp_path / "a.hdf5", tmp_path / "copy", told.append)
-    assert [event["rows"] for event in told] == [12, 24, 36, 48, 50]
+        hdf5_worker._copy_rows(table, 50, tmp_path / "a.hdf5", tmp_path / "copy", events.append)
+    assert [event["rows"] for event in events] == [12, 24, 36, 48, 50]
     np.testing.assert_array_equal(np.fromfile(tmp_path / "copy", np.float32).reshape(-1, 4), rows[:50])
 
 

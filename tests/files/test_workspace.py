@@ -50,16 +50,16 @@ with replace_file(Path(sys.argv[1])) as path:
 """
 
 
-def start(code: str, *arguments: object) -> subprocess.Popen[str]:
-    words = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def start_process(code: str, *arguments: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.parametrize("name", ["result.txt", "result.txt.gz"])
 @pytest.mark.slow
 def test_atomic_write_20_concurrent_writers_leave_one_whole_file(tmp_path, name):
     path = tmp_path / name
-    writers = [start(WRITER, path, chr(ord("a") + number)) for number in range(WRITERS)]
+    writers = [start_process(WRITER, path, chr(ord("a") + number)) for number in range(WRITERS)]
     for writer in writers:
         assert writer.stdout.readline() == "ready\n"
     for writer in writers:
@@ -70,7 +70,7 @@ def test_atomic_write_20_concurrent_writers_leave_one_whole_file(tmp_path, name)
     content = gzip.decompress(path.read_bytes()) if name.endswith(".gz") else path.read_bytes()
     assert len(content) == 100_000
     assert len(set(content)) == 1
-    assert [one.name for one in tmp_path.iterdir()] == [name]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 def test_replace_file_failure_keeps_old_file_and_no_temporary(tmp_path):
@@ -97,14 +97,14 @@ def test_replace_file_accepts_longest_file_name(tmp_path):
     path = tmp_path / ("é" * 127)
     with replace_file(path) as temporary:
         temporary.write_text("new")
-    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
 def test_temporary_files_of_killed_processes_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     path = tmp_path / "out" / "a"
-    killed = start(KILLED, path)
+    killed = start_process(KILLED, path)
     out, _ = killed.communicate()
     assert killed.returncode == -signal.SIGKILL
     folder = Path(out.strip())
@@ -115,22 +115,22 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path, monkeypatch):
     with replace_file(path) as temporary:
         temporary.write_text("whole")
     assert not orphan.exists()
-    with temporary_folder("test") as made:
+    with temporary_folder("test") as new_folder:
         assert not folder.exists()
-        assert made.is_dir()
+        assert new_folder.is_dir()
     assert list((tmp_path / "tmp").iterdir()) == []
     assert list(path.parent.iterdir()) == [path]
 
 
 def test_temporary_files_of_live_processes_and_other_hosts_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    mine = create_temporary_folder("test")
-    elsewhere = tmp_path / "ragauge-test-000000-999999999-01234567"
-    elsewhere.mkdir()
+    own_folder = create_temporary_folder("test")
+    other_host = tmp_path / "ragauge-test-000000-999999999-01234567"
+    other_host.mkdir()
     (tmp_path / "ragauge-test").mkdir()
     monkeypatch.setattr(workspace, "_swept_folders", set())
     with temporary_folder("test"):
-        assert {one.name for one in tmp_path.iterdir()} >= {mine.name, elsewhere.name, "ragauge-test"}
+        assert {path.name for path in tmp_path.iterdir()} >= {own_folder.name, other_host.name, "ragauge-test"}
 
 
 def test_atomic_write_to_pipe_keeps_the_pipe(tmp_path):
@@ -155,12 +155,23 @@ def test_cli_terminated_command_removes_temporary_folder(tmp_path, number):
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     # Under nohup SIGHUP is ignored, and child processes inherit that.
     code = f"import signal; signal.signal({int(number)}, signal.SIG_DFL); from ragauge.cli import main; main()"
-    words = [sys.executable, "-c", code, "stress", "--store", "sqlite-vec", "--corpus", "pydocs", "--way", "one by one"]
-    command = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while command.poll() is None and not list((tmp_path / "tmp").glob("ragauge-stress-*/work")):
+    command = [
+        sys.executable,
+        "-c",
+        code,
+        "stress",
+        "--store",
+        "sqlite-vec",
+        "--corpus",
+        "pydocs",
+        "--way",
+        "one by one",
+    ]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list((tmp_path / "tmp").glob("ragauge-stress-*/work")):
         pass
-    command.send_signal(number)
-    assert command.wait() == 128 + number
+    process.send_signal(number)
+    assert process.wait() == 128 + number
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
@@ -197,10 +208,10 @@ def test_atomic_folder_replaces_folder_only_with_overwrite(tmp_path):
     target = tmp_path / "model"
     target.mkdir()
     (target / "old").touch()
-    with pytest.raises(OSError, match="not empty"), atomic_folder(target) as part:
-        (part / "new").touch()
-    assert [one.name for one in target.iterdir()] == ["old"]
-    with atomic_folder(target, overwrite=True) as part:
-        (part / "new").touch()
-    assert [one.name for one in target.iterdir()] == ["new"]
+    with pytest.raises(OSError, match="not empty"), atomic_folder(target) as partial_folder:
+        (partial_folder / "new").touch()
+    assert [path.name for path in target.iterdir()] == ["old"]
+    with atomic_folder(target, overwrite=True) as partial_folder:
+        (partial_folder / "new").touch()
+    assert [path.name for path in target.iterdir()] == ["new"]
     assert list(tmp_path.iterdir()) == [target]

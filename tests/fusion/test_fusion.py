@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from command import forked
+from command import run_python
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Run
 from ragauge.evaluation import evaluate
@@ -30,14 +30,14 @@ from strategies import names
 
 PLAIN = [name for name, row in METHODS.items() if row.training is None]
 LEARNING = [name for name, row in METHODS.items() if row.training is not None]
-RANX_NEEDS = {
+RANX_PARAMETERS = {
     "slidefuse": {"w": 2},
     "gmnz": {"gamma": 0.7},
     "logn_isr": {"sigma": 0.2},
     "rbc": {"phi": 0.9},
     "rrf": {"k": 17},
 }
-RANX_NEEDS |= {
+RANX_PARAMETERS |= {
     name: {"weights": [0.4, 0.35, 0.25]} for name, row in METHODS.items() if name != "rrf" and "weights" in row.settings
 }
 
@@ -45,26 +45,26 @@ RANX_NEEDS |= {
 def random_runs(seed: int, *, runs: int = 3, queries: int = 4, docs: int = 30):
     """Build judgments and runs without ties, with queries in the order of ranx and some of the documents each."""
     rng = random.Random(seed)
-    made = []
+    run_list = []
     for _ in range(runs):
         run = {}
         for q in range(queries):
-            found = [f"d{i}" for i in range(docs) if rng.random() < 0.6] or ["d0"]
-            scores = rng.sample(range(1, 10**6), len(found))
-            run[f"q{q}"] = {doc: score / 1024 for doc, score in zip(found, scores, strict=True)}
-        made.append(run)
+            ranking = [f"d{i}" for i in range(docs) if rng.random() < 0.6] or ["d0"]
+            scores = rng.sample(range(1, 10**6), len(ranking))
+            run[f"q{q}"] = {doc: score / 1024 for doc, score in zip(ranking, scores, strict=True)}
+        run_list.append(run)
     qrels = {f"q{q}": {f"d{i}": rng.randint(0, 2) for i in range(0, docs, 2)} | {"d1": 1} for q in range(queries)}
-    return made, qrels
+    return run_list, qrels
 
 
-def transitive(run_count: int, docs: int, seed: int):
+def make_transitive_rankings(run_count: int, docs: int, seed: int):
     """Build rankings of all documents, each with two neighbours swapped, so that majorities agree on an order."""
     rng = random.Random(seed)
     lists = []
     for _ in range(run_count):
         order = list(range(docs))
-        at = rng.randrange(docs - 1)
-        order[at], order[at + 1] = order[at + 1], order[at]
+        position = rng.randrange(docs - 1)
+        order[position], order[position + 1] = order[position + 1], order[position]
         lists.append({f"d{i}": float(docs - place) for place, i in enumerate(order)})
     return lists
 
@@ -72,7 +72,7 @@ def transitive(run_count: int, docs: int, seed: int):
 # Comparison with ranx ---------------------------------------------------------------------------------------------
 
 SCALES = [None, "min-max", "max", "sum", "zmuv", "rank", "min-max-inverted", "borda"]
-ASKED = """
+RANX_SCRIPT = """
 import json, sys
 import ranx
 from ranx import fusion
@@ -93,21 +93,21 @@ for line in sys.stdin:
 """
 
 
-def jobs():
+def ranx_jobs():
     """Yield jobs of every method and normalisation on rankings without ties, for three runs and for two."""
-    for at, (method, scale, count) in enumerate(product(METHODS, SCALES, (3, 2))):
+    for first_seed, (method, scale, count) in enumerate(product(METHODS, SCALES, (3, 2))):
         learns = METHODS[method].training is not None
         if scale == "borda" and METHODS[method].input_kind != "scores":
             continue  # after borda, ranx ranks documents in the order of a set, which varies
         if "condorcet" in method:
             if count == 2:
                 continue  # ranx also sorts documents with tied votes in the order of a set
-            several = [transitive(3, 12, seed) for seed in range(at, at + 4)]
-            runs = [{f"q{q}": lists[i] for q, lists in enumerate(several)} for i in range(3)]
+            rankings_by_query = [make_transitive_rankings(3, 12, seed) for seed in range(first_seed, first_seed + 4)]
+            runs = [{f"q{q}": lists[i] for q, lists in enumerate(rankings_by_query)} for i in range(3)]
         else:
-            runs, _ = random_runs(at, runs=count)
-        past, qrels = random_runs(1000 + at, runs=count, queries=6) if learns else (None, None)
-        params = {name: v[:count] if name == "weights" else v for name, v in RANX_NEEDS.get(method, {}).items()}
+            runs, _ = random_runs(first_seed, runs=count)
+        past, qrels = random_runs(1000 + first_seed, runs=count, queries=6) if learns else (None, None)
+        params = {name: v[:count] if name == "weights" else v for name, v in RANX_PARAMETERS.get(method, {}).items()}
         learning = {"n_segments": 7} if method == "probfuse" else {}
         yield {
             "method": method, "norm": scale, "runs": runs, "params": params,
@@ -116,37 +116,37 @@ def jobs():
 
 
 @pytest.fixture(scope="module")
-def ranx_says():
+def ranx_results():
     """Return pairs of a job and its result in ranx."""
     pytest.importorskip("ranx")
-    asked = list(jobs())
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", ASKED],
-        input="".join(json.dumps(job) + "\n" for job in asked),
+    job_list = list(ranx_jobs())
+    process = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", RANX_SCRIPT],
+        input="".join(json.dumps(job) + "\n" for job in job_list),
         capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines()]
-    return list(zip(asked, answers, strict=True))
+    assert process.returncode == 0, process.stderr
+    fused_runs = [json.loads(line) for line in process.stdout.splitlines()]
+    return list(zip(job_list, fused_runs, strict=True))
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.slow
-def test_fuse_runs_matches_ranx(method, ranx_says):
-    compared = 0
-    for job, theirs in ranx_says:
+def test_fuse_runs_matches_ranx(method, ranx_results):
+    n_compared = 0
+    for job, expected in ranx_results:
         if job["method"] != method:
             continue
         scale = job["norm"] or "none"
         trained = train(method, job["qrels"], job["past"], scale, **job["learning"]) if job["qrels"] else None
-        ours = fuse_runs(job["runs"], method, scale, trained=trained, **job["params"])
-        assert ours.keys() == theirs.keys()
-        for query in ours:
-            assert ours[query] == pytest.approx(theirs[query], abs=1e-9, rel=1e-9), (scale, query)
-            compared += 1
-    assert compared >= 28
+        actual = fuse_runs(job["runs"], method, scale, trained=trained, **job["params"])
+        assert actual.keys() == expected.keys()
+        for query in actual:
+            assert actual[query] == pytest.approx(expected[query], abs=1e-9, rel=1e-9), (scale, query)
+            n_compared += 1
+    assert n_compared >= 28
 
 
 def test_find_method_accepts_names_of_ranx():
@@ -169,8 +169,8 @@ def test_fusion_docs_match_method_and_norm_tables():
         line = next(line for line in page.splitlines() if line.startswith(f"| `{name}` | "))
         assert row.description in line
         assert row.paper in line
-        for setting, one in row.settings.items():
-            assert (f"`{setting}`" if one.default is None else f"`{setting}={one.default}`") in line
+        for setting, description in row.settings.items():
+            assert (f"`{setting}`" if description.default is None else f"`{setting}={description.default}`") in line
     for name, scale in NORMALISATIONS.items():
         assert f"| `{name}` | {scale.description} |" in page
 
@@ -203,9 +203,9 @@ DENSE = {"c": 0.9, "a": 0.8, "d": 0.5}
     ],
 )
 def test_fuse_query_methods_by_hand(method, params, expected):
-    found = fuse_query([BM25, DENSE], method, **params)
-    assert found == pytest.approx(expected)
-    assert list(found) == list(expected)
+    result = fuse_query([BM25, DENSE], method, **params)
+    assert result == pytest.approx(expected)
+    assert list(result) == list(expected)
 
 
 def test_condorcet_cyclic_majorities_count_victories():
@@ -221,9 +221,9 @@ def test_condorcet_blocks_return_equal_scores(monkeypatch):
     from ragauge.fusion import untrained_methods
 
     lists = [run["q0"] for run in random_runs(5, docs=50)[0]]
-    whole = fuse_query(lists, "condorcet")
+    expected = fuse_query(lists, "condorcet")
     monkeypatch.setattr(untrained_methods, "_PAIRS_PER_BLOCK", 60)
-    assert fuse_query(lists, "condorcet") == whole
+    assert fuse_query(lists, "condorcet") == expected
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,9 @@ def test_condorcet_blocks_return_equal_scores(monkeypatch):
     ],
 )
 def test_fuse_query_norms_by_hand(norm, expected):
-    found = fuse_query([BM25], "sum", norm)
-    assert found == pytest.approx(expected)
-    assert list(found) == list(expected)
+    result = fuse_query([BM25], "sum", norm)
+    assert result == pytest.approx(expected)
+    assert list(result) == list(expected)
 
 
 def test_zmuv_has_zero_mean_and_unit_variance():
@@ -262,31 +262,31 @@ rankings = st.lists(
 )
 
 
-def learned(method, runs):
+def train_method(method, runs):
     qrels = {"q": {"d1": 1, "d2": 0, "d3": 2}}
     return train(method, qrels, [{"q": run} for run in runs]) if METHODS[method].training else None
 
 
 @given(rankings, st.sampled_from(list(METHODS)), st.sampled_from([n for n in NORMALISATIONS if n != "max"]), st.data())
 def test_fuse_query_ignores_dict_order_and_keeps_inputs(runs, method, norm, data):
-    trained = learned(method, runs)
+    trained = train_method(method, runs)
     before = copy.deepcopy(runs)
-    found = fuse_query(runs, method, norm, trained=trained)
+    result = fuse_query(runs, method, norm, trained=trained)
     assert runs == before
     assert [list(run) for run in runs] == [list(run) for run in before]
     shuffled = [dict(data.draw(st.permutations(list(run.items())))) for run in runs]
-    again = fuse_query(shuffled, method, norm, trained=trained)
-    assert list(again.items()) == list(found.items())
-    assert set(found) == {doc for run in runs for doc in run}
-    assert list(found.items()) == sorted(found.items(), key=lambda p: (p[1], p[0]), reverse=True)
-    assert all(type(value) is float and math.isfinite(value) for value in found.values())
+    second = fuse_query(shuffled, method, norm, trained=trained)
+    assert list(second.items()) == list(result.items())
+    assert set(result) == {doc for run in runs for doc in run}
+    assert list(result.items()) == sorted(result.items(), key=lambda p: (p[1], p[0]), reverse=True)
+    assert all(type(value) is float and math.isfinite(value) for value in result.values())
 
 
 @given(rankings, st.sampled_from(PLAIN))
 def test_fuse_query_ignores_order_of_unweighted_runs(runs, method):
-    found = list(fuse_query(runs, method).items())
+    result = list(fuse_query(runs, method).items())
     for order in permutations(runs):
-        assert list(fuse_query(order, method).items()) == found
+        assert list(fuse_query(order, method).items()) == result
 
 
 def test_fuse_query_ties_are_sorted_by_descending_id():
@@ -299,13 +299,13 @@ def test_fuse_query_ties_are_sorted_by_descending_id():
 @pytest.mark.parametrize("method", METHODS)
 def test_fuse_query_accepts_empty_rankings(method):
     runs = [{"a": 2.0, "b": 1.0}, {}]
-    trained = learned(method, runs)
+    trained = train_method(method, runs)
     assert list(fuse_query(runs, method, trained=trained)) in (["a", "b"], ["b", "a"])
     assert fuse_query([{}, {}], method, trained=trained) == {}
     for norm in NORMALISATIONS:
         assert set(fuse_query(runs, method, norm, trained=trained)) == {"a", "b"}
-    one = learned(method, runs[:1])
-    assert set(fuse_query(runs[:1], method, trained=one)) == {"a", "b"}
+    model = train_method(method, runs[:1])
+    assert set(fuse_query(runs[:1], method, trained=model)) == {"a", "b"}
     with pytest.raises(BadInput, match=r"no (rankings|runs) to fuse"):
         fuse_query([], method, trained=trained)
 
@@ -316,20 +316,20 @@ def test_fuse_query_ranks_use_scores_before_normalisation():
 
 
 def test_fuse_query_converts_numpy_and_integer_scores_to_float():
-    found = fuse_query([{"a": np.float32(0.5), "b": 1, "c": np.int64(3)}], "sum", "none")
-    assert found == {"c": 3.0, "b": 1.0, "a": 0.5}
-    assert {type(v) for v in found.values()} == {float}
+    result = fuse_query([{"a": np.float32(0.5), "b": 1, "c": np.int64(3)}], "sum", "none")
+    assert result == {"c": 3.0, "b": 1.0, "a": 0.5}
+    assert {type(v) for v in result.values()} == {float}
     assert fuse_query([BM25, DENSE], "wsum", weights=np.array([1, 0])) == fuse_query(
         [BM25, DENSE], "wsum", weights=[1, 0]
     )
 
 
-@pytest.mark.parametrize("odd", [math.nan, math.inf, None, "0.5", 10**400])
-def test_fuse_query_non_finite_score_raises_naming_document(odd):
+@pytest.mark.parametrize("score", [math.nan, math.inf, None, "0.5", 10**400])
+def test_fuse_query_non_finite_score_raises_naming_document(score):
     with pytest.raises(BadInput, match="document `b`"):
-        fuse_query([{"a": 1.0, "b": odd}])
+        fuse_query([{"a": 1.0, "b": score}])
     with pytest.raises(BadInput, match="query `q1`: the score of document `b`"):
-        fuse_runs([{"q1": {"a": 1.0, "b": odd}}])
+        fuse_runs([{"q1": {"a": 1.0, "b": score}}])
 
 
 def test_fuse_query_max_norm_of_negative_scores_raises():
@@ -363,9 +363,9 @@ def test_fuse_query_invalid_parameter_raises(method, params, message):
 
 def test_fuse_runs_unequal_query_sets_are_joined():
     runs = [{"q2": {"a": 1.0}, "q1": {"a": 1.0}}, {"q3": {"b": 1.0}, "q1": {"b": 1.0}}]
-    found = fuse_runs(runs, "isr")
-    assert found == {"q2": {"a": 1.0}, "q1": {"b": 1.0, "a": 1.0}, "q3": {"b": 1.0}}
-    assert list(found) == ["q2", "q1", "q3"]
+    result = fuse_runs(runs, "isr")
+    assert result == {"q2": {"a": 1.0}, "q1": {"b": 1.0, "a": 1.0}, "q3": {"b": 1.0}}
+    assert list(result) == ["q2", "q1", "q3"]
     assert missing_queries(runs) == [1, 1]
     assert fuse_runs(runs, "isr", depth=1)["q1"] == {"b": 1.0}
     with pytest.raises(BadInput, match="depth must be at least 1, got"):
@@ -408,26 +408,26 @@ def test_fuse_runs_unsuitable_trained_values_raise():
 def test_fuse_query_ranks_beyond_training_depth_are_finite(method):
     trained = train(method, {"q": {"a": 1}}, [{"q": BM25}, {"q": DENSE}])
     deep = {f"d{i:05}": float(6000 - i) for i in range(6000)}
-    found = fuse_query([deep, {}], method, trained=trained)
-    assert len(found) == 6000
-    assert all(map(math.isfinite, found.values()))
+    result = fuse_query([deep, {}], method, trained=trained)
+    assert len(result) == 6000
+    assert all(map(math.isfinite, result.values()))
 
 
-def scorer(qrels, measure="ndcg@10"):
+def make_scorer(qrels, measure="ndcg@10"):
     return lambda fused: evaluate({q: qrels[q] for q in fused}, fused, measure).per_query[measure]
 
 
 @pytest.mark.parametrize("method", ["wsum", "rrf", "rbc", "posfuse", "probfuse", "slidefuse", "bayesfuse"])
 def test_cross_validate_fold_is_independent_of_its_judgments(method):
     runs, qrels = random_runs(7, queries=12)
-    first = cross_validate(runs, qrels, method, score=scorer(qrels), folds=3)
+    first = cross_validate(runs, qrels, method, score=make_scorer(qrels), folds=3)
     for fold in first.folds:
         rng = random.Random(1)
         changed = {q: {d: rng.randint(0, 2) for d in docs} if q in fold.queries else docs for q, docs in qrels.items()}
-        again = cross_validate(runs, changed, method, score=scorer(changed), folds=3)
-        assert fold in again.folds
+        second = cross_validate(runs, changed, method, score=make_scorer(changed), folds=3)
+        assert fold in second.folds
         for query in fold.queries:
-            assert list(again.run[query].items()) == list(first.run[query].items())
+            assert list(second.run[query].items()) == list(first.run[query].items())
     assert {q for fold in first.folds for q in fold.queries} == set(qrels)
     assert sum(len(fold.queries) for fold in first.folds) == len(qrels)
 
@@ -437,20 +437,20 @@ def test_cross_validate_prefers_better_run_and_reports_optimism():
     qrels = {f"q{i}": {f"d{j}": int(j < 3) for j in range(20)} for i in range(20)}
     good = {q: {f"d{j}": (j < 3) + rng.gauss(0, 0.4) for j in range(20)} for q in qrels}
     noise = {q: {f"d{j}": rng.gauss(0, 1) for j in range(20)} for q in qrels}
-    tuned = cross_validate([good, noise], qrels, "wsum", score=scorer(qrels))
+    tuned = cross_validate([good, noise], qrels, "wsum", score=make_scorer(qrels))
     assert tuned.params["weights"][0] >= 0.7
     assert len(tuned.folds) == 5
     assert tuned.tried[0][0] == {"weights": (0.5, 0.5)}
     assert max(value for _, value in tuned.tried) == pytest.approx(tuned.in_sample_mean)
     assert tuned.optimism == pytest.approx(tuned.in_sample_mean - tuned.mean)
     assert tuned.optimism >= 0
-    assert tuned.scores == pytest.approx(scorer(qrels)({q: tuned.run[q] for q in qrels}))
+    assert tuned.scores == pytest.approx(make_scorer(qrels)({q: tuned.run[q] for q in qrels}))
     assert tuned.norm == "min-max"
 
 
 def test_cross_validate_posfuse_has_positive_optimism():
     runs, qrels = random_runs(11, queries=10)
-    tuned = cross_validate(runs, qrels, "posfuse", score=scorer(qrels, "map"))
+    tuned = cross_validate(runs, qrels, "posfuse", score=make_scorer(qrels, "map"))
     assert tuned.optimism > 0.01
     assert tuned.trained is not None
     assert tuned.trained.queries == 10
@@ -460,7 +460,7 @@ def test_cross_validate_posfuse_has_positive_optimism():
 def test_cross_validate_unjudged_queries_use_overall_parameters():
     runs, qrels = random_runs(13, queries=8)
     judged = {q: qrels[q] for q in list(qrels)[:6]}
-    tuned = cross_validate(runs, judged, "rrf", score=scorer(judged), folds=2)
+    tuned = cross_validate(runs, judged, "rrf", score=make_scorer(judged), folds=2)
     assert set(tuned.run) == set(qrels)
     assert tuned.run["q7"] == fuse_runs(runs, "rrf", **tuned.params)["q7"]
     assert set(tuned.scores) == set(judged)
@@ -469,29 +469,29 @@ def test_cross_validate_unjudged_queries_use_overall_parameters():
 def test_cross_validate_accepts_grid_of_values_or_combinations():
     runs, qrels = random_runs(17, queries=6)
     values = cross_validate(
-        runs, qrels, "rrf", score=scorer(qrels), folds=2, grid={"k": [1, 60], "weights": [None, [1, 2, 3]]}
+        runs, qrels, "rrf", score=make_scorer(qrels), folds=2, grid={"k": [1, 60], "weights": [None, [1, 2, 3]]}
     )
     listed = cross_validate(
-        runs, qrels, "rrf", score=scorer(qrels), folds=2, grid=[dict(params) for params, _ in values.tried]
+        runs, qrels, "rrf", score=make_scorer(qrels), folds=2, grid=[dict(params) for params, _ in values.tried]
     )
     assert len(values.tried) == 4
     assert listed.run == values.run
-    both = cross_validate(runs, qrels, "probfuse", score=scorer(qrels), folds=2, grid={"n_segments": [2, 4]})
-    assert both.params["n_segments"] in (2, 4)
+    tuned_grid = cross_validate(runs, qrels, "probfuse", score=make_scorer(qrels), folds=2, grid={"n_segments": [2, 4]})
+    assert tuned_grid.params["n_segments"] in (2, 4)
 
 
 def test_cross_validate_invalid_arguments_raise():
     runs, qrels = random_runs(19, queries=4)
     with pytest.raises(BadInput, match="4 judged queries cannot be split into 5 folds"):
-        cross_validate(runs, qrels, "rrf", score=scorer(qrels))
+        cross_validate(runs, qrels, "rrf", score=make_scorer(qrels))
     with pytest.raises(BadInput, match="folds must be at least 2"):
-        cross_validate(runs, qrels, "rrf", score=scorer(qrels), folds=1)
+        cross_validate(runs, qrels, "rrf", score=make_scorer(qrels), folds=1)
     with pytest.raises(BadInput, match="no parameters to tune"):
-        cross_validate(runs, qrels, "isr", score=scorer(qrels), folds=2)
+        cross_validate(runs, qrels, "isr", score=make_scorer(qrels), folds=2)
     with pytest.raises(BadInput, match="grid is empty"):
-        cross_validate(runs, qrels, "rrf", score=scorer(qrels), folds=2, grid=[])
+        cross_validate(runs, qrels, "rrf", score=make_scorer(qrels), folds=2, grid=[])
     with pytest.raises(BadInput, match="has no parameter `phi`"):
-        cross_validate(runs, qrels, "rrf", score=scorer(qrels), folds=2, grid={"phi": [1]})
+        cross_validate(runs, qrels, "rrf", score=make_scorer(qrels), folds=2, grid={"phi": [1]})
     with pytest.raises(MissingEvidence, match="scores none"):
         cross_validate(runs, qrels, "rrf", score=lambda fused: {}, folds=2)
 
@@ -521,15 +521,15 @@ def test_fuse_accepts_paths_runs_and_dicts_and_names_result(tmp_path):
     path = tmp_path / "bm25.run"
     path.write_text("q1 Q0 a 1 2.0 t\nq1 Q0 b 2 1.0 t\n")
     record = Run(pl.DataFrame({"query": ["q1"], "doc": ["b"], "score": [0.5]}), "dense")
-    found = fuse([path, record, {"q1": {"c": 1.0}}], "comb_sum", "rank")
-    assert found.name == "sum(bm25+dense+3)"
-    assert found.nested == {"q1": {"b": 1.5, "c": 1.0, "a": 1.0}}
+    result = fuse([path, record, {"q1": {"c": 1.0}}], "comb_sum", "rank")
+    assert result.name == "sum(bm25+dense+3)"
+    assert result.nested == {"q1": {"b": 1.5, "c": 1.0, "a": 1.0}}
     assert fuse({"x": str(path), "y": record}, weights=[1, 0], k=0).name == "rrf(x+y)"
     assert fuse([path, path]).name == "rrf(bm25+bm25.2)"
-    assert evaluate({"q1": {"b": 1}}, found, "mrr").means["mrr"] == 1.0
-    for one in (path, record, {"q1": {"c": 1.0}}):
+    assert evaluate({"q1": {"b": 1}}, result, "mrr").means["mrr"] == 1.0
+    for source in (path, record, {"q1": {"c": 1.0}}):
         with pytest.raises(BadInput, match="got one run"):
-            fuse(one)
+            fuse(source)
 
 
 def test_fuse_duplicate_document_raises(tmp_path):
@@ -548,7 +548,7 @@ def test_tune_requires_one_measure():
 
 
 @pytest.fixture
-def command(tmp_path):
+def run_fuse(tmp_path):
     """Write judgments and two runs to a folder; return a function that runs `fuse` there."""
     rng = random.Random(0)
     (tmp_path / "qrels.txt").write_text("".join(f"q{i} 0 d{rng.randrange(5)} 1\n" for i in range(6)))
@@ -557,47 +557,47 @@ def command(tmp_path):
         (tmp_path / f"{name}.run").write_text("".join(rows))
 
     def run(*arguments, fails=False):
-        done = forked(["-m", "ragauge", "fuse", *arguments], tmp_path)
-        assert (done.returncode != 0) == fails, done.stderr
-        return done
+        process = run_python(["-m", "ragauge", "fuse", *arguments], tmp_path)
+        assert (process.returncode != 0) == fails, process.stderr
+        return process
 
     return run
 
 
-def test_cli_fuse_writes_run_and_notes(command, tmp_path):
-    done = command("bm25.run", "dense.run")
-    assert done.stdout.splitlines()[0].endswith("rrf(bm25+dense)")
-    assert done.stderr.splitlines() == [
+def test_cli_fuse_writes_run_and_notes(run_fuse, tmp_path):
+    process = run_fuse("bm25.run", "dense.run")
+    assert process.stdout.splitlines()[0].endswith("rrf(bm25+dense)")
+    assert process.stderr.splitlines() == [
         "note: rrf(k=60), norm none: 2 runs, 6 queries",
         "note: dense lacks 1 of 6 queries; these are fused from the other runs",
     ]
-    done = command(
+    process = run_fuse(
         "bm25.run", "dense.run", "-o", "out.json", "--method", "wsum", "--weights", "0.7,0.3", "--depth", "2"
     )
-    assert done.stdout == ""
-    assert "wsum(weights=0.7,0.3), norm min-max" in done.stderr
+    assert process.stdout == ""
+    assert "wsum(weights=0.7,0.3), norm min-max" in process.stderr
     assert {len(docs) for docs in read_run(tmp_path / "out.json").nested.values()} == {2}
-    assert "k=5" in command("bm25.run", "dense.run", "--method", "rrf(k=5)").stderr
+    assert "k=5" in run_fuse("bm25.run", "dense.run", "--method", "rrf(k=5)").stderr
 
 
-def test_cli_fuse_tune_prints_folds_and_parameters(command):
-    done = command(
+def test_cli_fuse_tune_prints_folds_and_parameters(run_fuse):
+    process = run_fuse(
         *("bm25.run", "dense.run", "--tune", "--qrels", "qrels.txt", "--method", "wsum", "--folds", "3", "-m", "mrr"),
         "--verbose",
     )
-    lines = done.stderr.splitlines()
+    lines = process.stderr.splitlines()
     assert [line.split(",")[0] for line in lines if line.startswith("note: fold")] == [
         f"note: fold {i}" for i in (1, 2, 3)
     ]
     scores = next(line for line in lines if line.startswith("note: mrr out of fold 0."))
     assert "in sample 0." in scores
     assert "; parameters chosen on all of them: weights=" in scores
-    trained = command("bm25.run", "--tune", "--qrels", "qrels.txt", "--method", "mapfuse")
+    trained = run_fuse("bm25.run", "--tune", "--qrels", "qrels.txt", "--method", "mapfuse")
     assert "trained on the others" in trained.stderr
 
 
 @pytest.mark.slow
-def test_cli_fuse_invalid_input_prints_error(command):
+def test_cli_fuse_invalid_input_prints_error(run_fuse):
     for arguments, message in [
         ([], "no run given; expected at least one RUN"),
         (["bm25.run", "dense.run", "--weights", "1,2,3"], "expected 2 weights, one per run, got 3"),
@@ -613,11 +613,11 @@ def test_cli_fuse_invalid_input_prints_error(command):
         (["bm25.run", "dense.run", "--qrels", "qrels.txt"], "--qrels has no effect without --tune"),
         (["-", "-"], "standard input can be read only once"),
     ]:
-        assert message in command(*arguments, fails=True).stderr
+        assert message in run_fuse(*arguments, fails=True).stderr
 
 
-def test_cli_fuse_list_has_every_name_within_80_columns(command):
-    lines = command("--list").stdout.splitlines()
+def test_cli_fuse_list_has_every_name_within_80_columns(run_fuse):
+    lines = run_fuse("--list").stdout.splitlines()
     assert max(map(len, lines)) <= 80
     first = {line.split()[0] for line in lines if line}
     assert set(METHODS) | set(NORMALISATIONS) <= first

@@ -37,7 +37,7 @@ from written_results import format_results
 ROOT = Path(__file__).parents[2]
 
 
-def scores(name="run", lower=(), convention="default", judge="", **columns):
+def make_scores(name="run", lower=(), convention="default", judge="", **columns):
     """Build scores of the queries q0, q1, … from lists of values per measure; `_at_` in a name means `@`."""
     n = max(map(len, columns.values()))
     values = {m.replace("_at_", "@"): np.array(column, float) for m, column in columns.items()}
@@ -58,19 +58,19 @@ def scores(name="run", lower=(), convention="default", judge="", **columns):
     )
 
 
-def first(run, rule, **settings):
+def check_rule(run, rule, **settings):
     """Return the check of a single rule."""
     return ragauge.gate(run, rule, **settings).checks[0]
 
 
-def passes(run, rule, **settings):
-    return first(run, rule, **settings).passed
+def rule_passes(run, rule, **settings):
+    return check_rule(run, rule, **settings).passed
 
 
-def timings(milliseconds, status=None, stage=None):
+def make_timings(milliseconds, status=None, stage=None):
     """Build the timings of the queries q0, q1, …, run one after the other."""
     n = len(milliseconds)
-    total = [int(one * 1e6) for one in milliseconds]
+    total = [int(millisecond * 1e6) for millisecond in milliseconds]
     return pl.DataFrame(
         {
             "query": [f"q{i}" for i in range(n)],
@@ -80,7 +80,7 @@ def timings(milliseconds, status=None, stage=None):
             "error": [None] * n,
             "attempts": [1] * n,
             "began_ns": [sum(total[:i]) for i in range(n)],
-            "embed_ns": [None] * n if stage is None else [int(one * 1e6) for one in stage],
+            "embed_ns": [None] * n if stage is None else [int(stage_ms * 1e6) for stage_ms in stage],
             "total_ns": total,
         }
     )
@@ -89,7 +89,7 @@ def timings(milliseconds, status=None, stage=None):
 # Rule grammar
 
 
-def read(text):
+def parse_text(text):
     return parse_rule(text, lambda name: find_indicator(name, PRESETS["default"]))
 
 
@@ -120,12 +120,12 @@ def read(text):
     ],
 )
 def test_parse_rule_spellings_have_one_canonical_form(text, canonical):
-    assert str(read(text)) == canonical
-    assert read(canonical) == read(text)
+    assert str(parse_text(text)) == canonical
+    assert parse_text(canonical) == parse_text(text)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "begins with an indicator"),
         (">= 0.4", "begins with an indicator"),
@@ -152,10 +152,10 @@ def test_parse_rule_spellings_have_one_canonical_form(text, canonical):
         ("f1(of=means)@5 >= 0.3 by topic", "whole run"),
     ],
 )
-def test_parse_rule_invalid_rule_names_position_of_error(text, said):
+def test_parse_rule_invalid_rule_names_position_of_error(text, message):
     with pytest.raises(BadInput) as error:
-        read(text)
-    assert said in str(error.value)
+        parse_text(text)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_parse_rule_invalid_rule_names_position_of_error(text, said):
 )
 def test_parse_rule_near_miss_hints_at_valid_rule(text, hint):
     with pytest.raises(BadInput) as error:
-        read(text)
+        parse_text(text)
     assert hint in str(error.value)
 
 
@@ -197,7 +197,7 @@ def test_parse_rule_near_miss_hints_at_valid_rule(text, hint):
 )
 def test_parse_rule_unknown_indicator_suggests_name(text, guess):
     with pytest.raises(UnknownName, match="did you mean") as error:
-        read(text)
+        parse_text(text)
     assert guess in str(error.value)
 
 
@@ -214,7 +214,7 @@ RULES = st.builds(
 
 @given(RULES)
 def test_parse_rule_round_trip(text):
-    assert str(read(text)) == text
+    assert str(parse_text(text)) == text
 
 
 def test_rule_texts_table_equals_rules():
@@ -224,7 +224,7 @@ def test_rule_texts_table_equals_rules():
         "mrr": {"better": True, "by": "topic"},
         "map": {"above": 1e-7, "at_most": 1, "in": "topic=files"},
     }
-    assert [str(read(text)) for text in rule_texts(table)] == [
+    assert [str(parse_text(text)) for text in rule_texts(table)] == [
         "ndcg@10 >= 0.4",
         "ndcg@10 drop <= 2%",
         "ndcg@10 not worse",
@@ -238,7 +238,7 @@ def test_rule_texts_table_equals_rules():
 
 
 @pytest.mark.parametrize(
-    ("table", "said"),
+    ("table", "message"),
     [
         ({"mrr": {"atleast": 0.4}}, "`at_least`"),
         ({"mrr": {"not_worse": False}}, "remove the key"),
@@ -250,9 +250,9 @@ def test_rule_texts_table_equals_rules():
         ([3], "cannot be read from list"),
     ],
 )
-def test_gate_invalid_rule_table_raises_error(table, said):
-    with pytest.raises(ragauge.RagaugeError, match=re.escape(said)):
-        ragauge.gate(scores(mrr=[0.5]), table)
+def test_gate_invalid_rule_table_raises_error(table, message):
+    with pytest.raises(ragauge.RagaugeError, match=re.escape(message)):
+        ragauge.gate(make_scores(mrr=[0.5]), table)
 
 
 # Limits and changes
@@ -272,28 +272,28 @@ def test_gate_invalid_rule_table_raises_error(table, said):
     ],
 )
 def test_gate_limit_compares_mean_with_number(rule, expected):
-    check = first(scores(mrr=[0.25, 0.75]), rule)
+    check = check_rule(make_scores(mrr=[0.25, 0.75]), rule)
     assert (check.passed, check.value, check.n) == (expected, 0.5, 2)
     assert bool(check.reason) is not expected
 
 
 def test_gate_limit_tolerates_rounding_of_mean():
     values = [0.1, 0.7, 0.4, 0.3, 0.5]
-    below = scores(mrr=values)
+    below = make_scores(mrr=values)
     object.__setattr__(below, "means", MeasureDict({"mrr": 0.39999999999999997}, str))
-    assert passes(below, "mrr >= 0.40")
-    assert not passes(below, "mrr < 0.40")
-    assert not passes(scores(mrr=[0.4 - 1e-9]), "mrr >= 0.40")
+    assert rule_passes(below, "mrr >= 0.40")
+    assert not rule_passes(below, "mrr < 0.40")
+    assert not rule_passes(make_scores(mrr=[0.4 - 1e-9]), "mrr >= 0.40")
 
 
 @given(st.lists(st.floats(0.01, 0.99), min_size=1, max_size=30))
 def test_gate_run_passes_at_its_own_mean(values):
-    run = scores(mrr=values)
+    run = make_scores(mrr=values)
     mean = run.means["mrr"]
-    assert passes(run, f"mrr >= {mean!r}")
-    assert passes(run, f"mrr <= {mean!r}")
-    assert not passes(run, f"mrr >= {mean + 0.001!r}")
-    assert not passes(run, f"mrr <= {mean - 0.001!r}")
+    assert rule_passes(run, f"mrr >= {mean!r}")
+    assert rule_passes(run, f"mrr <= {mean!r}")
+    assert not rule_passes(run, f"mrr >= {mean + 0.001!r}")
+    assert not rule_passes(run, f"mrr <= {mean - 0.001!r}")
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_gate_run_passes_at_its_own_mean(values):
     ],
 )
 def test_gate_drop_is_relative_to_baseline(rule, expected, limit):
-    check = first(scores(mrr=[0.3, 0.5]), rule, baseline=scores("old", mrr=[0.4, 0.6]))
+    check = check_rule(make_scores(mrr=[0.3, 0.5]), rule, baseline=make_scores("old", mrr=[0.4, 0.6]))
     assert check.passed is expected
     assert check.limit == pytest.approx(limit)
     assert check.difference == pytest.approx(-0.1)
@@ -316,18 +316,18 @@ def test_gate_drop_is_relative_to_baseline(rule, expected, limit):
 
 
 def test_gate_rise_applies_to_lower_is_better_measures():
-    now, then = scores(lower=["cost"], cost=[0.3, 0.5]), scores("old", lower=["cost"], cost=[0.2, 0.4])
-    assert passes(now, "cost rise <= 0.1", baseline=then)
-    assert not passes(now, "cost rise <= 30%", baseline=then)
-    assert passes(then, "cost rise <= 0", baseline=now)
+    new, old = make_scores(lower=["cost"], cost=[0.3, 0.5]), make_scores("old", lower=["cost"], cost=[0.2, 0.4])
+    assert rule_passes(new, "cost rise <= 0.1", baseline=old)
+    assert not rule_passes(new, "cost rise <= 30%", baseline=old)
+    assert rule_passes(old, "cost rise <= 0", baseline=new)
     with pytest.raises(BadInput, match="cost is a lower-is-better measure"):
-        ragauge.gate(now, "cost drop <= 0.1", baseline=then)
+        ragauge.gate(new, "cost drop <= 0.1", baseline=old)
 
 
 def test_gate_percentage_of_zero_baseline_fails():
-    zero, some = scores("old", mrr=[0.0, 0.0]), scores(mrr=[0.2, 0.4])
+    zero, nonzero = make_scores("old", mrr=[0.0, 0.0]), make_scores(mrr=[0.2, 0.4])
     for rule, settings in (("mrr drop <= 5%", {}), ("mrr non-inferior by 5%", {"min_queries": 2})):
-        check = first(some, rule, baseline=zero, **settings)
+        check = check_rule(nonzero, rule, baseline=zero, **settings)
         assert not check.passed
         assert "the change has no percentage" in check.reason
 
@@ -335,70 +335,75 @@ def test_gate_percentage_of_zero_baseline_fails():
 def test_gate_rule_options_override_convention():
     qrels, run = {"q": dict.fromkeys("abcd", 1)}, {"q": {"a": 2.0, "b": 1.0}}
     rules = ["recall@2 >= 1", "recall(of=relevant)@2 <= 0.5", "recall(of=capped)@2 >= 1"]
-    found = ragauge.gate(run, rules, qrels=qrels, convention="ragdbeval-capped")
-    assert [check.value for check in found.checks[:2]] == [1.0, 0.5]
-    assert [str(check.rule) for check in found.checks] == [
+    result = ragauge.gate(run, rules, qrels=qrels, convention="ragdbeval-capped")
+    assert [check.value for check in result.checks[:2]] == [1.0, 0.5]
+    assert [str(check.rule) for check in result.checks] == [
         "recall(of=capped)@2 >= 1",
         "recall@2 <= 0.5",
         "missing <= 0",
     ]
     capped = ragauge.evaluate(qrels, run, ["recall@2"], "ragdbeval-capped")
-    assert passes(capped, "recall@2 >= 1")
+    assert rule_passes(capped, "recall@2 >= 1")
     assert (
-        first(capped, "recall(of=relevant)@2 >= 0.001").reason == "there is no recall@2 (there are recall(of=capped)@2)"
+        check_rule(capped, "recall(of=relevant)@2 >= 0.001").reason
+        == "there is no recall@2 (there are recall(of=capped)@2)"
     )
 
 
 # Significance tests
 
-NOW = [0.1, 0.5, 0.4, 0.9, 0.3, 0.6, 0.2, 0.5]
-THEN = [0.3, 0.6, 0.6, 0.9, 0.5, 0.6, 0.4, 0.5]
+NEW_VALUES = [0.1, 0.5, 0.4, 0.9, 0.3, 0.6, 0.2, 0.5]
+OLD_VALUES = [0.3, 0.6, 0.6, 0.9, 0.5, 0.6, 0.4, 0.5]
 
 
 def test_gate_not_worse_matches_scipy_one_sided_t_test():
-    check = first(scores(mrr=NOW), "mrr not worse", baseline=scores("old", mrr=THEN))
-    assert check.p == pytest.approx(ttest_rel(NOW, THEN, alternative="less").pvalue, abs=1e-12)
+    check = check_rule(make_scores(mrr=NEW_VALUES), "mrr not worse", baseline=make_scores("old", mrr=OLD_VALUES))
+    assert check.p == pytest.approx(ttest_rel(NEW_VALUES, OLD_VALUES, alternative="less").pvalue, abs=1e-12)
     assert not check.passed
     assert "worse than the baseline" in check.reason
-    assert check.ci == pytest.approx(tuple(ttest_rel(NOW, THEN).confidence_interval(0.9)), abs=1e-12)
+    assert check.ci == pytest.approx(tuple(ttest_rel(NEW_VALUES, OLD_VALUES).confidence_interval(0.9)), abs=1e-12)
     assert check.ci[1] < 0
-    other = first(scores(mrr=THEN), "mrr not worse", baseline=scores("old", mrr=NOW))
-    assert other.p == pytest.approx(ttest_rel(THEN, NOW, alternative="less").pvalue, abs=1e-12)
-    assert other.passed
-    assert passes(scores(mrr=NOW), "mrr not worse", baseline=scores("old", mrr=THEN), alpha=0.001)
+    reverse = check_rule(make_scores(mrr=OLD_VALUES), "mrr not worse", baseline=make_scores("old", mrr=NEW_VALUES))
+    assert reverse.p == pytest.approx(ttest_rel(OLD_VALUES, NEW_VALUES, alternative="less").pvalue, abs=1e-12)
+    assert reverse.passed
+    assert rule_passes(
+        make_scores(mrr=NEW_VALUES), "mrr not worse", baseline=make_scores("old", mrr=OLD_VALUES), alpha=0.001
+    )
 
 
 def test_gate_better_matches_scipy_one_sided_t_test():
-    up = first(scores(mrr=THEN), "mrr better", baseline=scores("old", mrr=NOW))
-    assert up.p == pytest.approx(ttest_rel(THEN, NOW, alternative="greater").pvalue, abs=1e-12)
+    up = check_rule(make_scores(mrr=OLD_VALUES), "mrr better", baseline=make_scores("old", mrr=NEW_VALUES))
+    assert up.p == pytest.approx(ttest_rel(OLD_VALUES, NEW_VALUES, alternative="greater").pvalue, abs=1e-12)
     assert up.passed
-    assert not passes(scores(mrr=THEN), "mrr better", baseline=scores("old", mrr=THEN))
-    assert not passes(scores(mrr=NOW), "mrr better", baseline=scores("old", mrr=THEN))
+    assert not rule_passes(make_scores(mrr=OLD_VALUES), "mrr better", baseline=make_scores("old", mrr=OLD_VALUES))
+    assert not rule_passes(make_scores(mrr=NEW_VALUES), "mrr better", baseline=make_scores("old", mrr=OLD_VALUES))
 
 
 @pytest.mark.parametrize(("rule", "margin"), [("by 0.15", 0.15), ("by 30%", 0.3 * 0.55), ("by 0.3", 0.3)])
 def test_gate_non_inferior_matches_scipy_t_test_with_margin(rule, margin):
-    check = first(scores(mrr=NOW), f"mrr non-inferior {rule}", baseline=scores("old", mrr=THEN))
-    gaps = np.array(NOW) - np.array(THEN)
-    assert check.p == pytest.approx(ttest_1samp(gaps, -margin, alternative="greater").pvalue, abs=1e-12)
+    check = check_rule(
+        make_scores(mrr=NEW_VALUES), f"mrr non-inferior {rule}", baseline=make_scores("old", mrr=OLD_VALUES)
+    )
+    differences = np.array(NEW_VALUES) - np.array(OLD_VALUES)
+    assert check.p == pytest.approx(ttest_1samp(differences, -margin, alternative="greater").pvalue, abs=1e-12)
     assert check.passed is (check.p < 0.05)
 
 
 def test_gate_tests_lower_is_better_measures_in_reverse():
-    cheap, dear = scores(lower=["cost"], cost=NOW), scores("old", lower=["cost"], cost=THEN)
-    assert passes(cheap, "cost not worse", baseline=dear)
-    assert passes(cheap, "cost better", baseline=dear)
-    assert passes(cheap, "cost non-inferior by 0.01", baseline=dear)
-    assert not passes(dear, "cost not worse", baseline=cheap)
-    assert not passes(dear, "cost better", baseline=cheap)
-    assert not passes(dear, "cost non-inferior by 0.05", baseline=cheap)
-    assert passes(dear, "cost non-inferior by 0.5", baseline=cheap)
+    low, high = make_scores(lower=["cost"], cost=NEW_VALUES), make_scores("old", lower=["cost"], cost=OLD_VALUES)
+    assert rule_passes(low, "cost not worse", baseline=high)
+    assert rule_passes(low, "cost better", baseline=high)
+    assert rule_passes(low, "cost non-inferior by 0.01", baseline=high)
+    assert not rule_passes(high, "cost not worse", baseline=low)
+    assert not rule_passes(high, "cost better", baseline=low)
+    assert not rule_passes(high, "cost non-inferior by 0.05", baseline=low)
+    assert rule_passes(high, "cost non-inferior by 0.5", baseline=low)
 
 
 def test_gate_equal_run_is_not_worse_and_non_inferior():
-    run, same = scores(mrr=NOW), scores(mrr=NOW)
-    found = ragauge.gate(run, ["mrr not worse", "mrr non-inferior by 0.001", "mrr drop <= 0"], baseline=same)
-    assert found.passed
+    run, same = make_scores(mrr=NEW_VALUES), make_scores(mrr=NEW_VALUES)
+    result = ragauge.gate(run, ["mrr not worse", "mrr non-inferior by 0.001", "mrr drop <= 0"], baseline=same)
+    assert result.passed
 
 
 def test_gate_note_states_detectable_loss_of_weakest_stratum():
@@ -406,35 +411,35 @@ def test_gate_note_states_detectable_loss_of_weakest_stratum():
     base = rng.random(40)
     run = base + rng.normal(0, 0.02, 40) + np.where(np.arange(40) < 8, rng.normal(0, 0.2, 40), 0)
     tags = {f"q{i}": {"lang": "de" if i < 8 else "en"} for i in range(40)}
-    settings = {"baseline": scores("old", mrr=base), "tags": tags}
-    found = ragauge.gate(scores(mrr=run), ["mrr not worse", "mrr not worse by lang"], **settings)
-    whole, de, en = (check.detectable for check in found.checks[:3])
-    assert found.passed
-    assert de > whole > en
-    losses = f"mrr {whole:.4f}, mrr {de:.4f} in lang=de (8 queries)"
-    assert found.notes[-1] == f"`not worse` detects these losses with 80% power: {losses}"
+    settings = {"baseline": make_scores("old", mrr=base), "tags": tags}
+    result = ragauge.gate(make_scores(mrr=run), ["mrr not worse", "mrr not worse by lang"], **settings)
+    overall, de, en = (check.detectable for check in result.checks[:3])
+    assert result.passed
+    assert de > overall > en
+    losses = f"mrr {overall:.4f}, mrr {de:.4f} in lang=de (8 queries)"
+    assert result.notes[-1] == f"`not worse` detects these losses with 80% power: {losses}"
 
 
 def test_gate_test_with_too_few_queries_fails():
-    run, old = scores(mrr=[0.5] * 4), scores("old", mrr=[0.1] * 4)
+    run, old = make_scores(mrr=[0.5] * 4), make_scores("old", mrr=[0.1] * 4)
     for rule in ("mrr not worse", "mrr better", "mrr non-inferior by 0.1"):
-        check = first(run, rule, baseline=old)
+        check = check_rule(run, rule, baseline=old)
         assert not check.passed
         assert "4 queries are too few" in check.reason
-    assert passes(run, "mrr not worse", baseline=old, min_queries=4)
+    assert rule_passes(run, "mrr not worse", baseline=old, min_queries=4)
 
 
 def test_gate_holm_correction_applies_only_to_not_worse():
     rng = np.random.default_rng(4)
     old = {f"m{i}": rng.random(20) for i in range(4)}
     new = {name: column - 0.02 + 0.06 * rng.standard_normal(20) for name, column in old.items()}
-    now, then = scores(**new), scores("old", **old)
+    new_run, old_run = make_scores(**new), make_scores("old", **old)
     rules = [f"m{i} not worse" for i in range(4)] + ["m0 better"]
-    plain = ragauge.gate(now, rules, baseline=then).checks
-    holm = ragauge.gate(now, rules, baseline=then, correction="holm").checks
+    plain = ragauge.gate(new_run, rules, baseline=old_run).checks
+    holm = ragauge.gate(new_run, rules, baseline=old_run, correction="holm").checks
     order = np.argsort([check.p for check in plain[:4]])
-    by_hand = np.maximum.accumulate([plain[i].p * (4 - place) for place, i in enumerate(order)])
-    assert [holm[i].p for i in order] == pytest.approx(np.minimum(1, by_hand))
+    expected = np.maximum.accumulate([plain[i].p * (4 - place) for place, i in enumerate(order)])
+    assert [holm[i].p for i in order] == pytest.approx(np.minimum(1, expected))
     assert [plain[i].passed for i in order] == [False, False, True, True]
     assert [holm[i].passed for i in order] == [False, True, True, True]
     assert holm[4].p == plain[4].p
@@ -446,8 +451,8 @@ def test_gate_not_worse_keeps_false_positive_rate():
     for _ in range(rounds):
         base = rng.beta(0.5, 0.5, 30)
         run = np.clip(base + rng.normal(0, 0.1, 30), 0, None)
-        back = np.clip(base + rng.normal(0, 0.1, 30), 0, None)
-        failed += not passes(scores(mrr=run), "mrr not worse", baseline=scores("old", mrr=back))
+        new_scores = np.clip(base + rng.normal(0, 0.1, 30), 0, None)
+        failed += not rule_passes(make_scores(mrr=run), "mrr not worse", baseline=make_scores("old", mrr=new_scores))
     assert 0.01 < failed / rounds < 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds)
 
 
@@ -455,30 +460,30 @@ def test_gate_not_worse_keeps_false_positive_rate():
 
 
 def test_gate_rule_applies_to_strata():
-    run = scores(mrr=[0.2, 0.4, 0.8, 1.0])
+    run = make_scores(mrr=[0.2, 0.4, 0.8, 1.0])
     tags = {"q0": {"lang": "de"}, "q1": {"lang": "de"}, "q2": {"lang": "en"}, "q3": {"lang": "en"}}
-    found = ragauge.gate(run, ["mrr >= 0.5", "mrr >= 0.5 in lang=en", "mrr >= 0.5 by lang"], tags=tags)
-    assert [(str(one.rule), one.passed, one.n) for one in found.checks[:4]] == [
+    result = ragauge.gate(run, ["mrr >= 0.5", "mrr >= 0.5 in lang=en", "mrr >= 0.5 by lang"], tags=tags)
+    assert [(str(check.rule), check.passed, check.n) for check in result.checks[:4]] == [
         ("mrr >= 0.5", True, 4),
         ("mrr >= 0.5 in lang=en", True, 2),
         ("mrr >= 0.5 in lang=de", False, 2),
         ("missing <= 0", True, 4),
     ]
-    assert found.checks[2].value == pytest.approx(0.3)
+    assert result.checks[2].value == pytest.approx(0.3)
 
 
 def test_gate_strata_default_to_query_complexity():
     qrels = {"q1": {"a": 1}, "q2": dict.fromkeys("abcdefgh", 1)}
-    found = ragauge.gate({"q1": {"a": 1.0}, "q2": {"x": 1.0}}, "mrr >= 0.5 by complexity", qrels=qrels)
-    assert {str(one.rule): one.passed for one in found.checks[:2]} == {
+    result = ragauge.gate({"q1": {"a": 1.0}, "q2": {"x": 1.0}}, "mrr >= 0.5 by complexity", qrels=qrels)
+    assert {str(check.rule): check.passed for check in result.checks[:2]} == {
         "mrr >= 0.5 in complexity=complex": False,
         "mrr >= 0.5 in complexity=simple": True,
     }
 
 
 def test_gate_empty_stratum_fails_and_unknown_tag_raises_error():
-    run = scores(mrr=[0.5, 0.5])
-    check = first(run, "mrr >= 0.1 in lang=fr", tags={"q0": {"lang": "de"}})
+    run = make_scores(mrr=[0.5, 0.5])
+    check = check_rule(run, "mrr >= 0.1 in lang=fr", tags={"q0": {"lang": "de"}})
     assert (check.passed, check.reason) == (False, "no judged query has lang=fr")
     with pytest.raises(UnknownName, match="unknown tag `topic`"):
         ragauge.gate(run, "mrr >= 0.1 by topic", tags={"q0": {"lang": "de"}})
@@ -486,24 +491,24 @@ def test_gate_empty_stratum_fails_and_unknown_tag_raises_error():
 
 def test_gate_sums_and_geometric_means_of_strata_by_hand():
     qrels = {"q1": {"a": 1, "b": 1}, "q2": {"c": 1}}
-    found = ragauge.gate(
+    result = ragauge.gate(
         {"q1": {"a": 2.0, "b": 1.0}, "q2": {"c": 1.0}},
         ["num_rel_ret >= 3", "num_rel_ret >= 2 in answers=few", "gm_map >= 0.9 in answers=one"],
         qrels=qrels,
     )
-    assert [check.value for check in found.checks[:3]] == [3, 2, 1]
-    assert found.passed
+    assert [check.value for check in result.checks[:3]] == [3, 2, 1]
+    assert result.passed
 
 
 # Latency
 
 
-def timed(milliseconds, **more):
-    return {"timings": timings(milliseconds, **more)}
+def latency_inputs(milliseconds, **options):
+    return {"timings": make_timings(milliseconds, **options)}
 
 
 def test_gate_latency_limits_by_hand():
-    run = scores(mrr=[1.0] * 4)
+    run = make_scores(mrr=[1.0] * 4)
     rules = {
         "p50_ms <= 2.5": 2.5,
         "mean_ms <= 2.5": 2.5,
@@ -513,70 +518,70 @@ def test_gate_latency_limits_by_hand():
         "throughput >= 400": 400,
         "failed <= 0": 0,
     }
-    found = ragauge.gate(run, list(rules), **timed([1, 2, 3, 4], stage=[0.5] * 4))
-    assert found.passed
-    assert [check.value for check in found.checks[: len(rules)]] == pytest.approx(list(rules.values()))
-    assert not passes(run, "p50_ms < 2.5", **timed([1, 2, 3, 4]))
-    assert not passes(run, "p95_ms <= 3.8", **timed([1, 2, 3, 4]))
+    result = ragauge.gate(run, list(rules), **latency_inputs([1, 2, 3, 4], stage=[0.5] * 4))
+    assert result.passed
+    assert [check.value for check in result.checks[: len(rules)]] == pytest.approx(list(rules.values()))
+    assert not rule_passes(run, "p50_ms < 2.5", **latency_inputs([1, 2, 3, 4]))
+    assert not rule_passes(run, "p95_ms <= 3.8", **latency_inputs([1, 2, 3, 4]))
 
 
 def test_gate_build_figures_come_from_manifest(tmp_path):
     run = Run(pl.DataFrame({"query": ["q"], "doc": ["a"], "score": [1.0]}), "run", None, {"cold_ms": 7.0})
-    found = ragauge.gate(run, ["cold_ms <= 7", "build_seconds <= 60"], qrels={"q": {"a": 1}})
-    assert [check.passed for check in found.checks[:2]] == [True, False]
-    assert "does not know its build_seconds" in found.checks[1].reason
+    result = ragauge.gate(run, ["cold_ms <= 7", "build_seconds <= 60"], qrels={"q": {"a": 1}})
+    assert [check.passed for check in result.checks[:2]] == [True, False]
+    assert "does not know its build_seconds" in result.checks[1].reason
 
 
 def test_gate_failed_queries_fail_by_default():
-    run = scores(mrr=[1.0] * 4)
+    run = make_scores(mrr=[1.0] * 4)
     status = ["ok", "ok", "error", "timeout"]
-    found = ragauge.gate(run, "p50_ms <= 100", **timed([1, 2, 0.1, 90], status=status))
-    assert [(str(check.rule), check.passed) for check in found.checks] == [
+    result = ragauge.gate(run, "p50_ms <= 100", **latency_inputs([1, 2, 0.1, 90], status=status))
+    assert [(str(check.rule), check.passed) for check in result.checks] == [
         ("p50_ms <= 100", True),
         ("missing <= 0", True),
         ("failed <= 0", False),
     ]
-    assert passes(run, "failed <= 50%", **timed([1, 2, 0.1, 90], status=status))
-    assert not passes(run, "failed <= 49%", **timed([1, 2, 0.1, 90], status=status))
-    assert passes(run, "failed <= 2", **timed([1, 2, 0.1, 90], status=status))
+    assert rule_passes(run, "failed <= 50%", **latency_inputs([1, 2, 0.1, 90], status=status))
+    assert not rule_passes(run, "failed <= 49%", **latency_inputs([1, 2, 0.1, 90], status=status))
+    assert rule_passes(run, "failed <= 2", **latency_inputs([1, 2, 0.1, 90], status=status))
 
 
 def test_gate_missing_timings_fail_latency_rules():
-    found = ragauge.gate(scores(mrr=[1.0]), ["p95_ms <= 50", "throughput >= 1", "failed <= 0", "cold_ms <= 1"])
-    assert not any(check.passed for check in found.checks[:4])
-    assert "no timings" in found.checks[0].reason
-    check = first(scores(mrr=[1.0]), "embed_p95_ms <= 50", **timed([1.0]))
+    result = ragauge.gate(make_scores(mrr=[1.0]), ["p95_ms <= 50", "throughput >= 1", "failed <= 0", "cold_ms <= 1"])
+    assert not any(check.passed for check in result.checks[:4])
+    assert "no timings" in result.checks[0].reason
+    check = check_rule(make_scores(mrr=[1.0]), "embed_p95_ms <= 50", **latency_inputs([1.0]))
     assert "there is no stage `embed`" in check.reason
     with pytest.raises(BadInput, match="the timings lack query, repeat"):
-        ragauge.gate(scores(mrr=[1.0]), "p95_ms <= 50", timings=pl.DataFrame({"status": []}))
+        ragauge.gate(make_scores(mrr=[1.0]), "p95_ms <= 50", timings=pl.DataFrame({"status": []}))
 
 
 def test_gate_slower_run_fails_unless_within_margin():
     rng = np.random.default_rng(0)
-    then = rng.lognormal(1, 0.5, 60)
-    now = then * 1.1 * rng.lognormal(0, 0.02, 60)
-    run = scores(mrr=[1.0] * 60)
+    old_ms = rng.lognormal(1, 0.5, 60)
+    new_ms = old_ms * 1.1 * rng.lognormal(0, 0.02, 60)
+    run = make_scores(mrr=[1.0] * 60)
     rules = ["p95_ms not worse", "p50_ms not worse", "mean_ms not worse", "mean_ms better", "max_ms rise <= 5%"]
-    slower = ragauge.gate(run, rules, baseline=run, **timed(now), baseline_timings=timings(then))
+    slower = ragauge.gate(run, rules, baseline=run, **latency_inputs(new_ms), baseline_timings=make_timings(old_ms))
     assert not any(check.passed for check in slower.checks[:5])
-    faster = ragauge.gate(run, rules, baseline=run, **timed(then), baseline_timings=timings(now))
+    faster = ragauge.gate(run, rules, baseline=run, **latency_inputs(old_ms), baseline_timings=make_timings(new_ms))
     assert all(check.passed for check in faster.checks[:5])
     margins = ["p95_ms non-inferior by 40%", "p50_ms non-inferior by 1", "p50_ms non-inferior by 5%"]
-    within = ragauge.gate(run, margins, baseline=run, **timed(now), baseline_timings=timings(then))
+    within = ragauge.gate(run, margins, baseline=run, **latency_inputs(new_ms), baseline_timings=make_timings(old_ms))
     assert [check.passed for check in within.checks[:3]] == [True, True, False]
 
 
 def test_paired_permutation_test_matches_all_permutations():
-    mine, base = np.array([3.0, 1, 4, 1, 5, 9, 2, 6]), np.array([2.0, 1, 5, 3, 3, 4, 4, 1])
+    scores, base = np.array([3.0, 1, 4, 1, 5, 9, 2, 6]), np.array([2.0, 1, 5, 3, 3, 4, 4, 1])
     for figure in (lambda rows: rows.mean(axis=1), lambda rows: np.percentile(rows, 90, axis=1)):
-        observed = figure(mine[None])[0] - figure(base[None])[0]
-        gaps = []
+        observed = figure(scores[None])[0] - figure(base[None])[0]
+        differences = []
         for swaps in itertools.product([False, True], repeat=8):
-            one, other = np.where(swaps, base, mine), np.where(swaps, mine, base)
-            gaps.append(figure(one[None])[0] - figure(other[None])[0])
-        higher, lower = paired_permutation_test(mine[:, None], base[:, None], figure)
-        assert higher == pytest.approx(np.mean(np.array(gaps) >= observed - 1e-9), abs=0.02)
-        assert lower == pytest.approx(np.mean(np.array(gaps) <= observed + 1e-9), abs=0.02)
+            swapped, swapped_base = np.where(swaps, base, scores), np.where(swaps, scores, base)
+            differences.append(figure(swapped[None])[0] - figure(swapped_base[None])[0])
+        higher, lower = paired_permutation_test(scores[:, None], base[:, None], figure)
+        assert higher == pytest.approx(np.mean(np.array(differences) >= observed - 1e-9), abs=0.02)
+        assert lower == pytest.approx(np.mean(np.array(differences) <= observed + 1e-9), abs=0.02)
 
 
 @pytest.mark.simulation
@@ -586,78 +591,78 @@ def test_paired_permutation_test_keeps_false_positive_rate():
     rounds, failed = 100, 0
     for _ in range(rounds):
         typical = rng.lognormal(1, 0.6, (20, 1))
-        now, then = typical * rng.lognormal(0, 0.3, (20, 2)), typical * rng.lognormal(0, 0.3, (20, 2))
-        failed += paired_permutation_test(now, then, lambda rows: np.percentile(rows, 90, axis=1))[0] < 0.05
+        new, old = typical * rng.lognormal(0, 0.3, (20, 2)), typical * rng.lognormal(0, 0.3, (20, 2))
+        failed += paired_permutation_test(new, old, lambda rows: np.percentile(rows, 90, axis=1))[0] < 0.05
     assert 0 < failed / rounds < 0.05 + 3 * math.sqrt(0.05 * 0.95 / rounds)
 
 
 # Rules that cannot be evaluated
 
 QRELS = {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {"c": 1}}
-WHOLE = {"q1": {"a": 1.0}, "q2": {"b": 1.0}, "q3": {"c": 1.0}}
-SHORT = {"q1": {"a": 1.0}, "q2": {"b": 1.0}}
+COMPLETE_RUN = {"q1": {"a": 1.0}, "q2": {"b": 1.0}, "q3": {"c": 1.0}}
+INCOMPLETE_RUN = {"q1": {"a": 1.0}, "q2": {"b": 1.0}}
 
 
-def by_rule(found):
-    return {str(check.rule): check for check in found.checks}
+def checks_by_rule(result):
+    return {str(check.rule): check for check in result.checks}
 
 
 def test_gate_missing_measure_fails():
-    check = first(scores(mrr=[1.0]), "ndcg@10 >= 0.001")
+    check = check_rule(make_scores(mrr=[1.0]), "ndcg@10 >= 0.001")
     assert (check.passed, check.reason) == (False, "there is no ndcg@10 (there are mrr)")
-    check = first(scores(mrr=[1.0]), "own >= 0.001", baseline=scores("old", mrr=[1.0], own=[1.0]))
+    check = check_rule(make_scores(mrr=[1.0]), "own >= 0.001", baseline=make_scores("old", mrr=[1.0], own=[1.0]))
     assert (check.passed, check.reason) == (False, "there is no own (there are mrr)")
     with pytest.raises(UnknownName, match="unknown measure `own`"):
-        ragauge.gate(scores(mrr=[1.0]), "own >= 0.001")
+        ragauge.gate(make_scores(mrr=[1.0]), "own >= 0.001")
 
 
 def test_gate_nan_and_infinite_values_fail():
     for rule in ("mrr >= 0.001", "mrr <= 0.9", "mrr < 1"):
-        assert not passes(scores(mrr=[math.nan, math.nan]), rule)
-        check = first(scores(mrr=[1.0, math.nan]), rule)
+        assert not rule_passes(make_scores(mrr=[math.nan, math.nan]), rule)
+        check = check_rule(make_scores(mrr=[1.0, math.nan]), rule)
         assert (check.passed, check.reason) == (False, "1 query has no mrr (q1): the measure returned no number")
-    infinite = scores(mrr=[1.0, math.inf])
-    assert not passes(infinite, "mrr >= 0.001")
+    infinite = make_scores(mrr=[1.0, math.inf])
+    assert not rule_passes(infinite, "mrr >= 0.001")
 
 
 def test_gate_missing_query_fails_unless_allowed():
-    found = ragauge.gate(SHORT, "mrr >= 0.5", qrels=QRELS)
-    assert by_rule(found)["mrr >= 0.5"].passed
-    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 3 judged queries (q3)"
-    assert not found.passed
-    assert ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 1"], qrels=QRELS).passed
-    assert ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 34%"], qrels=QRELS).passed
-    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 33%"], qrels=QRELS).passed
-    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "queries >= 3"], qrels=QRELS).passed
-    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "missing > 0"], qrels=QRELS).passed
-    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 1 in answers=one"], qrels=QRELS).passed
-    assert not ragauge.gate(SHORT, ["mrr >= 0.5", "missing <= 1 by answers"], qrels=QRELS).passed
+    result = ragauge.gate(INCOMPLETE_RUN, "mrr >= 0.5", qrels=QRELS)
+    assert checks_by_rule(result)["mrr >= 0.5"].passed
+    assert checks_by_rule(result)["missing <= 0"].reason == "the run lacks 1 of 3 judged queries (q3)"
+    assert not result.passed
+    assert ragauge.gate(INCOMPLETE_RUN, ["mrr >= 0.5", "missing <= 1"], qrels=QRELS).passed
+    assert ragauge.gate(INCOMPLETE_RUN, ["mrr >= 0.5", "missing <= 34%"], qrels=QRELS).passed
+    assert not ragauge.gate(INCOMPLETE_RUN, ["mrr >= 0.5", "missing <= 33%"], qrels=QRELS).passed
+    assert not ragauge.gate(INCOMPLETE_RUN, ["mrr >= 0.5", "queries >= 3"], qrels=QRELS).passed
+    assert not ragauge.gate(INCOMPLETE_RUN, ["mrr >= 0.5", "missing > 0"], qrels=QRELS).passed
+    assert not ragauge.gate(INCOMPLETE_RUN, ["mrr >= 0.5", "missing <= 1 in answers=one"], qrels=QRELS).passed
+    assert not ragauge.gate(INCOMPLETE_RUN, ["mrr >= 0.5", "missing <= 1 by answers"], qrels=QRELS).passed
 
 
 @pytest.mark.parametrize("convention", ["trec9", "default", "pgvectordb"])
 def test_gate_missing_query_fails_in_every_convention(convention):
-    found = ragauge.gate(SHORT, "recall@5 >= 0.001", qrels=QRELS, convention=convention)
-    assert not by_rule(found)["missing <= 0"].passed
-    allowed = ragauge.gate(SHORT, ["recall@5 >= 0.001", "missing <= 1"], qrels=QRELS, convention=convention)
+    result = ragauge.gate(INCOMPLETE_RUN, "recall@5 >= 0.001", qrels=QRELS, convention=convention)
+    assert not checks_by_rule(result)["missing <= 0"].passed
+    allowed = ragauge.gate(INCOMPLETE_RUN, ["recall@5 >= 0.001", "missing <= 1"], qrels=QRELS, convention=convention)
     assert allowed.passed is (convention != "pgvectordb")
 
 
 def test_gate_empty_run_fails():
     for empty in ({}, Run(pl.DataFrame(schema={"query": pl.String, "doc": pl.String, "score": pl.Float64}))):
-        found = ragauge.gate(empty, "mrr >= 0.001", qrels=QRELS)
-        assert not found.passed
-        assert by_rule(found)["missing <= 0"].value == 3
+        result = ragauge.gate(empty, "mrr >= 0.001", qrels=QRELS)
+        assert not result.passed
+        assert checks_by_rule(result)["missing <= 0"].value == 3
 
 
 def test_gate_missing_queries_fail_lower_is_better_limit():
-    check = first(SHORT, ["unjudged@5 <= 0.5", "missing <= 1"], qrels=QRELS)
+    check = check_rule(INCOMPLETE_RUN, ["unjudged@5 <= 0.5", "missing <= 1"], qrels=QRELS)
     assert not check.passed
     assert check.reason == "1 queries without any document count as 0, which is the best unjudged@5 (q3)"
 
 
 def test_gate_missing_baseline_fails_rules_of_change():
     for rule in ("mrr drop <= 0.999", "mrr not worse", "mrr better", "mrr non-inferior by 0.999"):
-        check = first(WHOLE, rule, qrels=QRELS)
+        check = check_rule(COMPLETE_RUN, rule, qrels=QRELS)
         assert (check.passed, check.reason) == (
             False,
             "no baseline given; name an earlier run with --baseline (baseline=)",
@@ -665,94 +670,94 @@ def test_gate_missing_baseline_fails_rules_of_change():
 
 
 def test_gate_baseline_with_missing_queries_fails():
-    check = first(WHOLE, "mrr drop <= 0.1", qrels=QRELS, baseline=SHORT)
+    check = check_rule(COMPLETE_RUN, "mrr drop <= 0.1", qrels=QRELS, baseline=INCOMPLETE_RUN)
     assert not check.passed
     assert check.reason == "the baseline lacks 1 of 3 judged queries (q3), and the rule is `missing <= 0`"
-    assert passes(WHOLE, ["mrr drop <= 0.1", "missing <= 1"], qrels=QRELS, baseline=SHORT)
+    assert rule_passes(COMPLETE_RUN, ["mrr drop <= 0.1", "missing <= 1"], qrels=QRELS, baseline=INCOMPLETE_RUN)
 
 
 def test_gate_fewer_queries_than_baseline_fails():
-    many, few = scores("old", mrr=[0.5] * 6), scores(mrr=[0.9] * 5)
-    found = ragauge.gate(few, ["mrr drop <= 0", "mrr not worse"], baseline=many)
-    assert not any(check.passed for check in found.checks)
-    assert found.checks[0].reason == "1 queries have no value, but have one in the baseline (q5)"
-    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 6 judged queries (q5)"
-    more = first(many, "mrr drop <= 0.999", baseline=few)
-    assert more.reason == "the baseline has no value for 1 queries (q5)"
+    larger, smaller = make_scores("old", mrr=[0.5] * 6), make_scores(mrr=[0.9] * 5)
+    result = ragauge.gate(smaller, ["mrr drop <= 0", "mrr not worse"], baseline=larger)
+    assert not any(check.passed for check in result.checks)
+    assert result.checks[0].reason == "1 queries have no value, but have one in the baseline (q5)"
+    assert checks_by_rule(result)["missing <= 0"].reason == "the run lacks 1 of 6 judged queries (q5)"
+    with_extra_query = check_rule(larger, "mrr drop <= 0.999", baseline=smaller)
+    assert with_extra_query.reason == "the baseline has no value for 1 queries (q5)"
 
 
 def test_gate_measure_without_target_map_fails():
-    check = first(WHOLE, ["dr@5 >= 0.001"], qrels=QRELS)
+    check = check_rule(COMPLETE_RUN, ["dr@5 >= 0.001"], qrels=QRELS)
     assert not check.passed
     assert "target map" in check.reason
 
 
 def test_gate_runs_of_different_depth_compare_only_to_common_depth():
-    table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
+    table = pl.DataFrame({"query": list(COMPLETE_RUN), "doc": list("abc"), "score": [1.0] * 3})
     shallow, deep = (Run(table, name, None, {"plan": {"k": k}}) for name, k in (("old", 10), ("new", 100)))
     for rule, reason in (
         ("recall@100 drop <= 0", "the baseline has no value: recall@100 is undefined: the run was made with k=10"),
         ("mrr drop <= 0", "the run was made with k=100, the baseline with k=10"),
         ("recall@10 drop <= 0", ""),
     ):
-        check = first(deep, rule, qrels=QRELS, baseline=shallow)
+        check = check_rule(deep, rule, qrels=QRELS, baseline=shallow)
         assert (check.passed, check.reason) == (not reason, reason)
 
 
-def shallow_run(name="new", k=10, **about):
-    table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
-    return Run(table, name, None, {"plan": {"k": k}, **about})
+def shallow_run(name="new", k=10, **provenance):
+    table = pl.DataFrame({"query": list(COMPLETE_RUN), "doc": list("abc"), "score": [1.0] * 3})
+    return Run(table, name, None, {"plan": {"k": k}, **provenance})
 
 
 @pytest.mark.parametrize("rule", ["recall@11 >= 0.001", "recall@11 drop <= 0.999", "recall@11 >= 0.001 by answers"])
 def test_gate_measure_deeper_than_run_fails(rule):
-    check = first(shallow_run(), rule, qrels=QRELS, baseline=shallow_run("old"))
+    check = check_rule(shallow_run(), rule, qrels=QRELS, baseline=shallow_run("old"))
     assert (check.passed, check.reason) == (False, "recall@11 is undefined: the run was made with k=10")
-    assert passes(shallow_run(), rule.replace("11", "10"), qrels=QRELS, baseline=shallow_run("old"))
-    assert passes(shallow_run(), rule, qrels=QRELS, baseline=WHOLE) is False
+    assert rule_passes(shallow_run(), rule.replace("11", "10"), qrels=QRELS, baseline=shallow_run("old"))
+    assert rule_passes(shallow_run(), rule, qrels=QRELS, baseline=COMPLETE_RUN) is False
 
 
 def test_gate_measure_deeper_than_baseline_fails():
-    check = first(WHOLE, "recall@11 drop <= 0.999", qrels=QRELS, baseline=shallow_run("old"))
+    check = check_rule(COMPLETE_RUN, "recall@11 drop <= 0.999", qrels=QRELS, baseline=shallow_run("old"))
     reason = "the baseline has no value: recall@11 is undefined: the run was made with k=10"
     assert (check.passed, check.reason) == (False, reason)
-    assert passes(WHOLE, "recall@11 >= 0.001", qrels=QRELS, baseline=shallow_run("old"))
+    assert rule_passes(COMPLETE_RUN, "recall@11 >= 0.001", qrels=QRELS, baseline=shallow_run("old"))
 
 
 def test_gate_run_that_ranks_all_documents_has_any_depth():
-    whole = shallow_run(dataset={"name": "docs", "documents": 10})
-    assert passes(whole, "recall@11 >= 1", qrels=QRELS)
+    complete = shallow_run(dataset={"name": "docs", "documents": 10})
+    assert rule_passes(complete, "recall@11 >= 1", qrels=QRELS)
     for documents in (11, 0):
-        more = shallow_run(dataset={"name": "docs", "documents": documents})
-        assert not passes(more, "recall@11 >= 1", qrels=QRELS)
+        incomplete = shallow_run(dataset={"name": "docs", "documents": documents})
+        assert not rule_passes(incomplete, "recall@11 >= 1", qrels=QRELS)
     deeper = shallow_run("old", k=20, dataset={"name": "docs", "documents": 10})
-    assert passes(whole, ["recall@100 drop <= 0"], qrels=QRELS, baseline=deeper)
+    assert rule_passes(complete, ["recall@100 drop <= 0"], qrels=QRELS, baseline=deeper)
 
 
 def test_gate_shallow_run_without_k_adds_note():
-    found = ragauge.gate(
-        WHOLE, ["recall@5 >= 1", "recall@1 >= 1", "ndcg@3 drop <= 0"], qrels=QRELS, baseline=dict(WHOLE)
+    result = ragauge.gate(
+        COMPLETE_RUN, ["recall@5 >= 1", "recall@1 >= 1", "ndcg@3 drop <= 0"], qrels=QRELS, baseline=dict(COMPLETE_RUN)
     )
-    assert found.passed
-    assert [note for note in found.notes if "at most" in note] == [
+    assert result.passed
+    assert [note for note in result.notes if "at most" in note] == [
         "run: at most 1 document per query, so recall@5, ndcg@3 are computed at depth 1"
     ]
-    assert not ragauge.gate(WHOLE, "recall@1 >= 1", qrels=QRELS).notes
+    assert not ragauge.gate(COMPLETE_RUN, "recall@1 >= 1", qrels=QRELS).notes
 
 
 def test_gate_without_rules_raises_error():
-    for nothing in ([], {}):
+    for no_rules in ([], {}):
         with pytest.raises(BadInput, match="no rules given"):
-            ragauge.gate(WHOLE, nothing, qrels=QRELS)
+            ragauge.gate(COMPLETE_RUN, no_rules, qrels=QRELS)
     assert not Gate("run", []).passed
 
 
 def test_gate_truth_value_and_raise_if_failed():
-    assert ragauge.gate(WHOLE, "mrr >= 1", qrels=QRELS)
-    assert not ragauge.gate(WHOLE, "mrr > 1", qrels=QRELS)
-    ragauge.gate(WHOLE, "mrr >= 1", qrels=QRELS).raise_if_failed()
+    assert ragauge.gate(COMPLETE_RUN, "mrr >= 1", qrels=QRELS)
+    assert not ragauge.gate(COMPLETE_RUN, "mrr > 1", qrels=QRELS)
+    ragauge.gate(COMPLETE_RUN, "mrr >= 1", qrels=QRELS).raise_if_failed()
     with pytest.raises(CheckFailed) as error:
-        ragauge.gate(SHORT, ["mrr >= 1", "mrr >= 0.1"], qrels=QRELS).raise_if_failed()
+        ragauge.gate(INCOMPLETE_RUN, ["mrr >= 1", "mrr >= 0.1"], qrels=QRELS).raise_if_failed()
     assert str(error.value).splitlines() == [
         "run: 2 of 3 checks failed",
         "  mrr >= 1: 0.666667 is below 1",
@@ -763,7 +768,7 @@ def test_gate_truth_value_and_raise_if_failed():
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"alpha": 0}, "got 0"),
         ({"alpha": 0.5}, "alpha must be between 0.001 and 0.25, got 0.5"),
@@ -773,53 +778,55 @@ def test_gate_truth_value_and_raise_if_failed():
         ({"convention": "trec8"}, "unknown convention"),
     ],
 )
-def test_gate_invalid_settings_raise_error(settings, said):
-    with pytest.raises(ragauge.RagaugeError, match=said):
-        ragauge.gate(WHOLE, "mrr >= 0.001", qrels=QRELS, **settings)
+def test_gate_invalid_settings_raise_error(settings, message):
+    with pytest.raises(ragauge.RagaugeError, match=message):
+        ragauge.gate(COMPLETE_RUN, "mrr >= 0.001", qrels=QRELS, **settings)
 
 
 def test_gate_several_runs_or_missing_judgments_raise_error():
     with pytest.raises(BadInput, match="expected one run, got"):
-        ragauge.gate({"a": WHOLE, "b": WHOLE}, "mrr >= 0.001", qrels=QRELS)
+        ragauge.gate({"a": COMPLETE_RUN, "b": COMPLETE_RUN}, "mrr >= 0.001", qrels=QRELS)
     with pytest.raises(BadInput, match="no judgments"):
-        ragauge.gate(WHOLE, "mrr >= 0.001")
+        ragauge.gate(COMPLETE_RUN, "mrr >= 0.001")
 
 
 # Incomparable runs
 
 
 @pytest.mark.parametrize(
-    ("other", "said"),
+    ("other", "message"),
     [
         ({"convention": "trec9"}, "convention `default`, old under `trec9`"),
         ({"judge": "llama"}, "`people`, old by `llama`"),
     ],
 )
-def test_gate_other_convention_or_judge_is_incomparable(other, said):
-    with pytest.raises(Incomparable, match=said):
-        ragauge.gate(scores(mrr=[1.0]), "mrr >= 0.001", baseline=scores("old", mrr=[1.0], **other))
+def test_gate_other_convention_or_judge_is_incomparable(other, message):
+    with pytest.raises(Incomparable, match=message):
+        ragauge.gate(make_scores(mrr=[1.0]), "mrr >= 0.001", baseline=make_scores("old", mrr=[1.0], **other))
 
 
 def test_gate_other_judgments_are_incomparable():
-    old = ragauge.evaluate({**QRELS, "q3": {"d": 1}}, WHOLE, ["mrr"])
+    old = ragauge.evaluate({**QRELS, "q3": {"d": 1}}, COMPLETE_RUN, ["mrr"])
     with pytest.raises(Incomparable, match="1 of 3 judged otherwise"):
-        ragauge.gate(ragauge.evaluate(QRELS, WHOLE, ["mrr"]), "mrr >= 0.001", baseline=old)
+        ragauge.gate(ragauge.evaluate(QRELS, COMPLETE_RUN, ["mrr"]), "mrr >= 0.001", baseline=old)
 
 
 def test_gate_other_documents_are_incomparable():
-    table = pl.DataFrame({"query": list(WHOLE), "doc": list("abc"), "score": [1.0] * 3})
-    about = {"name": "docs", "documents": 3, "queries": 3, "documents_hash": "1", "queries_hash": "2"}
-    new = Run(table, "new", None, {"dataset": about})
-    old = Run(table, "old", None, {"dataset": {**about, "documents": 4, "documents_hash": "0"}})
+    table = pl.DataFrame({"query": list(COMPLETE_RUN), "doc": list("abc"), "score": [1.0] * 3})
+    dataset = {"name": "docs", "documents": 3, "queries": 3, "documents_hash": "1", "queries_hash": "2"}
+    new = Run(table, "new", None, {"dataset": dataset})
+    old = Run(table, "old", None, {"dataset": {**dataset, "documents": 4, "documents_hash": "0"}})
     with pytest.raises(Incomparable, match="3 documents, old on `docs` with 4: they are not the same documents"):
         ragauge.gate(new, "mrr >= 0.001", qrels=QRELS, baseline=old)
-    assert ragauge.gate(new, "mrr >= 0.001", qrels=QRELS, baseline=Run(table, "same", None, {"dataset": about})).passed
+    assert ragauge.gate(
+        new, "mrr >= 0.001", qrels=QRELS, baseline=Run(table, "same", None, {"dataset": dataset})
+    ).passed
 
 
 # Experiments and folders
 
 
-def hits(query, k):
+def first_documents(query, k):
     return [f"d{i:05}" for i in range(k)]
 
 
@@ -828,19 +835,19 @@ def experiment(tmp_path_factory):
     """Run two systems on a synthetic dataset into a folder."""
     folder = tmp_path_factory.mktemp("runs") / "needles"
     data = "synthetic:needles(documents=60, queries=12)"
-    return ragauge.run(data, {"bm25": "bm25", "fixed": hits}, baseline="bm25", k=5, out=folder)
+    return ragauge.run(data, {"bm25": "bm25", "fixed": first_documents}, baseline="bm25", k=5, out=folder)
 
 
 def test_gate_experiment_compares_two_of_its_systems(experiment):
-    found = ragauge.gate(experiment, ["recall@5 not worse", "p95_ms <= 60000", "recall@5 >= 0.01 by answers"])
-    assert (found.run, found.baseline) == ("fixed", "bm25")
-    assert [check.passed for check in found.checks[:2]] == [False, True]
-    good = ragauge.gate(experiment, ["recall@5 >= 0.9", "build_seconds <= 600"], system="bm25", baseline="fixed")
-    assert good.passed
+    result = ragauge.gate(experiment, ["recall@5 not worse", "p95_ms <= 60000", "recall@5 >= 0.01 by answers"])
+    assert (result.run, result.baseline) == ("fixed", "bm25")
+    assert [check.passed for check in result.checks[:2]] == [False, True]
+    passing = ragauge.gate(experiment, ["recall@5 >= 0.9", "build_seconds <= 600"], system="bm25", baseline="fixed")
+    assert passing.passed
     with pytest.raises(UnknownName, match="did you mean `bm25`"):
         ragauge.gate(experiment, "mrr@5 >= 0.001", system="bm24")
     with pytest.raises(BadInput, match="expected the name of one system"):
-        ragauge.gate(experiment, "mrr@5 >= 0.001", baseline=scores(mrr=[1.0]))
+        ragauge.gate(experiment, "mrr@5 >= 0.001", baseline=make_scores(mrr=[1.0]))
 
 
 def test_gate_run_folder_provides_judgments_timings_and_baseline(experiment):
@@ -852,33 +859,33 @@ def test_gate_run_folder_provides_judgments_timings_and_baseline(experiment):
         ragauge.gate(folder, rules)
 
 
-def asked_again(*rankings, status=None):
+def make_repeated_run(*rankings, status=None):
     """Build a run with these rankings of query q, one per repeat; query r always has the same ranking."""
     rows = [
-        (query, repeat, doc, place + 1, -float(place))
+        (query, repeat, doc, rank + 1, -float(rank))
         for repeat, docs in enumerate(rankings)
-        for query, found in (("q", docs), ("r", "a"))
-        for place, doc in enumerate(found)
+        for query, ranking in (("q", docs), ("r", "a"))
+        for rank, doc in enumerate(ranking)
     ]
     table = pl.DataFrame(rows, ["query", "repeat", "doc", "rank", "score"], orient="row")
-    first_time = table.filter(pl.col("repeat") == 0).drop("repeat")
-    return Run(first_time, "shaky", None, {}, table.filter(pl.col("repeat") > 0))
+    first_repeat = table.filter(pl.col("repeat") == 0).drop("repeat")
+    return Run(first_repeat, "shaky", None, {}, table.filter(pl.col("repeat") > 0))
 
 
 def test_gate_differing_repeats_use_mean_per_query():
     qrels = {"q": {"a": 1}, "r": {"a": 1}}
-    shaky = asked_again("a", "xa", "xyza", "xyzw")
-    found = ragauge.gate(
+    shaky = make_repeated_run("a", "xa", "xyza", "xyzw")
+    result = ragauge.gate(
         shaky, ["mrr >= 0.7", "num_rel_ret >= 1.7", "gm_map > 0.66", "f1(of=means)@1 > 0.6"], qrels=qrels
     )
     q = (1 + 1 / 2 + 1 / 4 + 0) / 4
     means = [(q + 1) / 2, 0.75 + 1, math.sqrt(q), (1 + 3 * 0.5) / 4]
-    assert [check.value for check in found.checks[:4]] == pytest.approx(means)
+    assert [check.value for check in result.checks[:4]] == pytest.approx(means)
     assert (
         "the rankings of shaky differ between 4 repeats: the score of a query is its mean over the repeats"
-        in found.notes
+        in result.notes
     )
-    base = asked_again("a", "a")
+    base = make_repeated_run("a", "a")
     against = ragauge.gate(shaky, "mrr drop <= 0.999", qrels=qrels, baseline=base)
     assert against.checks[0].difference == pytest.approx((q - 1) / 2)
     assert not any("repeats" in note for note in ragauge.gate(base, "mrr >= 1", qrels=qrels).notes)
@@ -886,11 +893,11 @@ def test_gate_differing_repeats_use_mean_per_query():
 
 @pytest.mark.parametrize("convention", ["default", "trec9"])
 def test_gate_query_missing_in_one_repeat_is_missing(convention):
-    found = ragauge.gate(
-        asked_again("a", ""), ["mrr >= 0.001"], qrels={"q": {"a": 1}, "r": {"a": 1}}, convention=convention
+    result = ragauge.gate(
+        make_repeated_run("a", ""), ["mrr >= 0.001"], qrels={"q": {"a": 1}, "r": {"a": 1}}, convention=convention
     )
-    assert by_rule(found)["missing <= 0"].reason == "the run lacks 1 of 2 judged queries (q)"
-    assert by_rule(found)["mrr >= 0.001"].value == (0.75 if convention == "default" else 1)
+    assert checks_by_rule(result)["missing <= 0"].reason == "the run lacks 1 of 2 judged queries (q)"
+    assert checks_by_rule(result)["mrr >= 0.001"].value == (0.75 if convention == "default" else 1)
 
 
 def test_gate_experiment_uses_all_repeats(tmp_path):
@@ -901,13 +908,13 @@ def test_gate_experiment_uses_all_repeats(tmp_path):
 
     data = "synthetic:needles(documents=60, queries=12)"
     options = {"k": 20, "repeats": 3, "warmup": 0}
-    found = ragauge.run(data, {"shaky": shaky}, measures=["recall@20", "mrr"], out=tmp_path / "runs", **options)
+    result = ragauge.run(data, {"shaky": shaky}, measures=["recall@20", "mrr"], out=tmp_path / "runs", **options)
     trials = [
-        ragauge.evaluate(found.dataset.judgments, one, ["recall@20"]).means["recall@20"]
-        for one in found.runs["shaky"].trials()
+        ragauge.evaluate(result.dataset.judgments, trial, ["recall@20"]).means["recall@20"]
+        for trial in result.runs["shaky"].trials()
     ]
     assert len(set(trials)) > 1
-    for run in (found, tmp_path / "runs" / "shaky"):
+    for run in (result, tmp_path / "runs" / "shaky"):
         gate = ragauge.gate(run, "recall@20 >= 0.001")
         assert gate.checks[0].value == pytest.approx(np.mean(trials))
         assert any("differ between 3 repeats: the score of a query is its mean" in note for note in gate.notes)
@@ -931,8 +938,8 @@ def test_gate_stratum_tagged_only_in_baseline_fails(experiment, tmp_path):
     queries = list(experiment.dataset.queries)
     old = copy("old", {query: {"lang": "de" if i % 2 else "en"} for i, query in enumerate(queries)})
     new = copy("new", {query: {"lang": "en"} for query in queries})
-    found = ragauge.gate(new, "recall@5 >= 0.001 by lang", baseline=old)
-    assert [(check.rule.value, check.passed) for check in found.checks[:2]] == [("de", False), ("en", True)]
+    result = ragauge.gate(new, "recall@5 >= 0.001 by lang", baseline=old)
+    assert [(check.rule.value, check.passed) for check in result.checks[:2]] == [("de", False), ("en", True)]
 
 
 def test_gate_accepts_score_tables(tmp_path):
@@ -948,7 +955,7 @@ def test_gate_accepts_score_tables(tmp_path):
 # Reports
 
 
-def made(**changes):
+def make_check(**changes):
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4)
     return RuleCheck(
         **{"rule": rule, "passed": False, "reason": "too low", "value": 0.39996, "limit": 0.4, "n": 3, **changes}
@@ -956,13 +963,13 @@ def made(**changes):
 
 
 def test_format_value_and_limit_has_digits_that_distinguish_them():
-    assert format_value_and_limit(made()) == ("0.39996", "0.40000")
-    assert format_value_and_limit(made(value=0.5)) == ("0.5000", "0.4000")
-    assert format_value_and_limit(made(value=math.nan, limit=math.nan)) == ("-", "-")
+    assert format_value_and_limit(make_check()) == ("0.39996", "0.40000")
+    assert format_value_and_limit(make_check(value=0.5)) == ("0.5000", "0.4000")
+    assert format_value_and_limit(make_check(value=math.nan, limit=math.nan)) == ("-", "-")
 
 
 def test_gate_report_has_reason_of_failed_rule_in_every_format():
-    gate = Gate("run", [made(reason="no <b> here"), made(passed=True, reason="")])
+    gate = Gate("run", [make_check(reason="no <b> here"), make_check(passed=True, reason="")])
     report = build_report(gate)
     assert report.summary == "run FAILED 1 of 2 rules."
     (table,) = report.sections[1].blocks
@@ -974,7 +981,7 @@ def test_gate_report_has_reason_of_failed_rule_in_every_format():
 
 
 @pytest.mark.parametrize(
-    ("kind", "passed", "said"),
+    ("kind", "passed", "wording"),
     [
         ("not worse", True, "being worse is not shown"),
         ("not worse", False, "being worse is shown"),
@@ -984,20 +991,20 @@ def test_gate_report_has_reason_of_failed_rule_in_every_format():
         ("non-inferior", False, "being worse by 4% is not ruled out"),
     ],
 )
-def test_describe_test_outcome_in_words_and_numbers(kind, passed, said):
+def test_describe_test_outcome_in_words_and_numbers(kind, passed, wording):
     rule = Rule(Indicator("mrr"), kind, limit=4, percent=kind == "non-inferior")
-    check = made(rule=rule, passed=passed, limit=math.nan, baseline=0.5, difference=-0.1, ci=(-0.2, 0.05), p=0.25)
+    check = make_check(rule=rule, passed=passed, limit=math.nan, baseline=0.5, difference=-0.1, ci=(-0.2, 0.05), p=0.25)
     change, interval = ("-20.0%", "[-40.0%, +10.0%]") if rule.percent else ("-0.1000", "[-0.2000, +0.0500]")
-    assert describe_test_outcome(check) == said
+    assert describe_test_outcome(check) == wording
     junit = render_gate_junit(Gate("run", [check])).decode()
-    assert f"baseline 0.5000, change {change} {interval}; {said}, p 0.250" in junit
+    assert f"baseline 0.5000, change {change} {interval}; {wording}, p 0.250" in junit
     (table,) = build_report(Gate("run", [check])).sections[0].blocks
     assert table.texts()[0][5:] == ["0.5000", change, interval, "0.250"]
 
 
 def test_render_gate_junit_escapes_invalid_characters():
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="<&\x00\x1b\ud800\"'\n>")
-    gate = Gate("r\x07un", [made(rule=rule, reason="a < b & \x00 c"), made(passed=True, reason="")])
+    gate = Gate("r\x07un", [make_check(rule=rule, reason="a < b & \x00 c"), make_check(passed=True, reason="")])
     root = ElementTree.fromstring(render_gate_junit(gate))
     assert (root.tag, root.attrib["tests"], root.attrib["failures"], root.attrib["errors"]) == (
         "testsuites",
@@ -1017,27 +1024,27 @@ def test_render_gate_junit_escapes_invalid_characters():
 
 def test_gate_markdown_is_escaped():
     rule = Rule(Indicator("mrr"), "limit", ">=", 0.4, tag="x", value="a|b<script>")
-    text = format_results(Gate("run", [made(rule=rule)]), "markdown")
+    text = format_results(Gate("run", [make_check(rule=rule)]), "markdown")
     assert "| **FAIL** | mrr >= 0.4 in x=a\\|b&lt;script> | 0.39996 | 0.40000 | 3 |" in text
 
 
 def test_gate_json_round_trip(tmp_path):
     by_topic = Rule(Indicator("p95_ms", "latency", True, unit="ms"), "rise", "<=", 10, tag="x", value="a")
     error = GateError("BadInput", "no such file", "check the path")
-    for gate in (Gate("run", [made(), made(rule=by_topic, value=math.nan)]), Gate("run", [], error=error)):
+    for gate in (Gate("run", [make_check(), make_check(rule=by_topic, value=math.nan)]), Gate("run", [], error=error)):
         ragauge.report(gate, tmp_path / "gate.json")
-        (again,) = read_results(tmp_path / "gate.json")
-        assert repr(again) == repr(gate)
-        assert [check.rule for check in again.checks] == [check.rule for check in gate.checks]
-        assert again.error == gate.error
-    assert not again.passed
+        (restored,) = read_results(tmp_path / "gate.json")
+        assert repr(restored) == repr(gate)
+        assert [check.rule for check in restored.checks] == [check.rule for check in gate.checks]
+        assert restored.error == gate.error
+    assert not restored.passed
 
 
 # Command line
 
 
 @pytest.fixture
-def command(tmp_path):
+def gate_command(tmp_path):
     """Write judgments and runs to a folder; return a function that runs `gate` there."""
     queries = [f"q{i}" for i in range(8)]
     (tmp_path / "qrels.txt").write_text("".join(f"{q} 0 a 1\n" for q in queries))
@@ -1050,9 +1057,9 @@ def command(tmp_path):
     return command_in(tmp_path, "gate")
 
 
-def test_cli_gate_pass_prints_table_and_exits_with_0(command):
-    done = command("qrels.txt", "new.run", "-b", "old.run", "-r", "mrr >= 0.9", "-r", "ndcg@10 not worse")
-    assert done.stdout.splitlines() == [
+def test_cli_gate_pass_prints_table_and_exits_with_0(gate_command):
+    process = gate_command("qrels.txt", "new.run", "-b", "old.run", "-r", "mrr >= 0.9", "-r", "ndcg@10 not worse")
+    assert process.stdout.splitlines() == [
         "Gate: new, convention default",
         "new passed 3 rules (baseline old).",
         "",
@@ -1064,16 +1071,18 @@ def test_cli_gate_pass_prints_table_and_exits_with_0(command):
     ]
 
 
-def test_cli_gate_failed_rule_exits_with_1_and_reason(command):
-    done = command("qrels.txt", "old.run", "-b", "new.run", "-r", "mrr drop <= 1%", "-r", "mrr not worse", code=1)
-    assert "FAIL  mrr drop <= 1%  0.7500  0.9900  8    1.0000   -25.0%     [-42.9%, -7.1%]" in done.stdout
-    assert "mrr drop <= 1%  dropped by 0.25 (25.0%) from 1" in done.stdout
-    assert command("qrels.txt", "short.run", "-r", "mrr >= 0.1", code=1).stdout.count("FAIL  ") == 1
-    assert "no baseline" in command("qrels.txt", "new.run", "-r", "mrr better", code=1).stdout
+def test_cli_gate_failed_rule_exits_with_1_and_reason(gate_command):
+    process = gate_command(
+        "qrels.txt", "old.run", "-b", "new.run", "-r", "mrr drop <= 1%", "-r", "mrr not worse", code=1
+    )
+    assert "FAIL  mrr drop <= 1%  0.7500  0.9900  8    1.0000   -25.0%     [-42.9%, -7.1%]" in process.stdout
+    assert "mrr drop <= 1%  dropped by 0.25 (25.0%) from 1" in process.stdout
+    assert gate_command("qrels.txt", "short.run", "-r", "mrr >= 0.1", code=1).stdout.count("FAIL  ") == 1
+    assert "no baseline" in gate_command("qrels.txt", "new.run", "-r", "mrr better", code=1).stdout
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["qrels.txt", "new.run"], "no rules given"),
         (["qrels.txt", "new.run", "-r", "mrr => 0.4"], "cannot be read from"),
@@ -1088,31 +1097,31 @@ def test_cli_gate_failed_rule_exits_with_1_and_reason(command):
         (["qrels.txt", "new.run", "-r", "mrr >= 0.4", "-C", "default,ties"], "must be OPTION=VALUE"),
     ],
 )
-def test_cli_gate_invalid_input_exits_with_2(command, arguments, said):
-    assert said in command(*arguments, code=2).stderr
+def test_cli_gate_invalid_input_exits_with_2(gate_command, arguments, message):
+    assert message in gate_command(*arguments, code=2).stderr
 
 
-def test_cli_gate_incomparable_exits_with_4_and_writes_error_files(command, experiment, tmp_path):
+def test_cli_gate_incomparable_exits_with_4_and_writes_error_files(gate_command, experiment, tmp_path):
     other = "synthetic:needles(documents=60, queries=12, seed=1)"
     ragauge.run(other, {"bm25": "bm25"}, k=5, out=tmp_path / "other")
     files = ["--junit", "gate.xml", "-o", "gate.md"]
     rules = ["-r", "recall@5 not worse", *files]
-    done = command(experiment.folder / "bm25", "-b", tmp_path / "other" / "bm25", *rules, code=4)
-    assert "not the same documents" in done.stderr
-    assert done.stdout == ""
+    process = gate_command(experiment.folder / "bm25", "-b", tmp_path / "other" / "bm25", *rules, code=4)
+    assert "not the same documents" in process.stderr
+    assert process.stdout == ""
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["errors"] == "1"
     assert "the rules could not be evaluated" in (tmp_path / "gate.md").read_text()
-    assert command(experiment.folder / "bm25", "-b", "fixed", *rules).returncode == 0
+    assert gate_command(experiment.folder / "bm25", "-b", "fixed", *rules).returncode == 0
     assert ElementTree.parse(tmp_path / "gate.xml").getroot().attrib["errors"] == "0"
 
 
-def test_cli_gate_json_has_null_for_nan(command):
-    done = command("qrels.txt", "new.run", "-r", "mrr not worse", "-r", "p95_ms <= 5", "--json", code=1)
-    found = json.loads(done.stdout)
-    assert found["passed"] is False
-    assert [check["reason"] != "" for check in found["checks"]] == [True, True, False, True]
-    assert found["schema"] == "ragauge-gate/1"
-    check = found["checks"][0]
+def test_cli_gate_json_has_null_for_nan(gate_command):
+    process = gate_command("qrels.txt", "new.run", "-r", "mrr not worse", "-r", "p95_ms <= 5", "--json", code=1)
+    result = json.loads(process.stdout)
+    assert result["passed"] is False
+    assert [check["reason"] != "" for check in result["checks"]] == [True, True, False, True]
+    assert result["schema"] == "ragauge-gate/1"
+    check = result["checks"][0]
     assert check.pop("definition")["kind"] == "not worse"
     assert check | {"reason": ""} == {
         "rule": "mrr not worse",
@@ -1129,31 +1138,35 @@ def test_cli_gate_json_has_null_for_nan(command):
     }
 
 
-def test_cli_gate_options_override_rules_file(command, tmp_path):
+def test_cli_gate_options_override_rules_file(gate_command, tmp_path):
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "base.run").write_text((tmp_path / "old.run").read_text())
     (tmp_path / "sub" / "gate.toml").write_text(
         'baseline = "base.run"\nalpha = 0.01\nrules = ["mrr >= 0.9"]\nconvention = "default,ties=ranked"\n'
         '[measures."ndcg@10"]\nat_least = 0.5\nnot_worse = true\n'
     )
-    found = json.loads(command("qrels.txt", "new.run", "--rules", "sub/gate.toml", "-r", "map > 0", "--json").stdout)
-    assert [check["rule"] for check in found["checks"]] == [
+    result = json.loads(
+        gate_command("qrels.txt", "new.run", "--rules", "sub/gate.toml", "-r", "map > 0", "--json").stdout
+    )
+    assert [check["rule"] for check in result["checks"]] == [
         "mrr >= 0.9",
         "ndcg@10 >= 0.5",
         "ndcg@10 not worse",
         "map > 0",
         "missing <= 0",
     ]
-    assert (found["alpha"], found["baseline"], found["convention"]) == (0.01, "base", "default, ties=ranked")
-    more = command("qrels.txt", "new.run", "--rules", "sub/gate.toml", "--alpha", "0.1", "-b", "old.run", "--json")
-    assert (json.loads(more.stdout)["alpha"], json.loads(more.stdout)["baseline"]) == (0.1, "old")
+    assert (result["alpha"], result["baseline"], result["convention"]) == (0.01, "base", "default, ties=ranked")
+    with_options = gate_command(
+        "qrels.txt", "new.run", "--rules", "sub/gate.toml", "--alpha", "0.1", "-b", "old.run", "--json"
+    )
+    assert (json.loads(with_options.stdout)["alpha"], json.loads(with_options.stdout)["baseline"]) == (0.1, "old")
     python = ragauge.gate(tmp_path / "new.run", tmp_path / "sub" / "gate.toml", qrels=tmp_path / "qrels.txt")
     assert python.passed
     assert (python.alpha, python.baseline, python.convention) == (0.01, "base", "default, ties=ranked")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("rule = ['mrr >= 1']", "did you mean `rules`"),
         ("rules = 'mrr >= 1'", "must be list, got"),
@@ -1163,20 +1176,20 @@ def test_cli_gate_options_override_rules_file(command, tmp_path):
         ("[measures.mrr]\nat_last = 1", "did you mean `at_least`"),
     ],
 )
-def test_read_gate_file_invalid_content_raises_error(tmp_path, text, said):
+def test_read_gate_file_invalid_content_raises_error(tmp_path, text, message):
     path = tmp_path / "gate.toml"
     path.write_text(text)
-    with pytest.raises(ragauge.RagaugeError, match=said) as error:
+    with pytest.raises(ragauge.RagaugeError, match=message) as error:
         read_gate_file(str(path))
-    assert "gate.toml" in str(error.value) or "at_least" in said
+    assert "gate.toml" in str(error.value) or "at_least" in message
 
 
-def test_cli_gate_tags_from_table(command, tmp_path):
+def test_cli_gate_tags_from_table(gate_command, tmp_path):
     (tmp_path / "tags.csv").write_text(
         "query_id,lang\n" + "".join(f"q{i},{'de' if i % 2 else 'en'}\n" for i in range(8))
     )
-    done = command("qrels.txt", "old.run", "-r", "mrr >= 0.9 by lang", "--tags", "tags.csv", code=1)
-    assert re.findall(r"(pass|FAIL)  mrr >= 0.9 in lang=(\w+)", done.stdout) == [("FAIL", "de"), ("pass", "en")]
+    process = gate_command("qrels.txt", "old.run", "-r", "mrr >= 0.9 by lang", "--tags", "tags.csv", code=1)
+    assert re.findall(r"(pass|FAIL)  mrr >= 0.9 in lang=(\w+)", process.stdout) == [("FAIL", "de"), ("pass", "en")]
 
 
 def test_ci_examples_are_valid_and_match_docs():
@@ -1185,7 +1198,7 @@ def test_ci_examples_are_valid_and_match_docs():
     for file, language in (("gate.toml", "toml"), ("gate.yml", "yaml")):
         assert f"```{language}\n{(examples / file).read_text()}```" in page
     settings = read_gate_file(str(examples / "gate.toml"))
-    assert [str(read(text)) for text in settings["rules"]][-2:] == ["map >= 0.3", "map non-inferior by 0.15"]
+    assert [str(parse_text(text)) for text in settings["rules"]][-2:] == ["map >= 0.3", "map non-inferior by 0.15"]
     steps = pytest.importorskip("yaml").safe_load((examples / "gate.yml").read_text())["jobs"]["gate"]["steps"]
     assert "ragauge gate runs/handbook/mine --rules gate.toml" in " ".join(step.get("run", "") for step in steps)
 
@@ -1193,7 +1206,7 @@ def test_ci_examples_are_valid_and_match_docs():
 # pytest plugin and incomplete runs
 
 
-def pytest_in(folder, *arguments, **environment):
+def run_pytest(folder, *arguments, **environment):
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
         capture_output=True,
@@ -1209,32 +1222,32 @@ def test_pytest_plugin_docs_example_works(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "gates.md").read_text(), re.S)
     (example,) = [block for block in blocks if "ragauge_gate" in block]
     (tmp_path / "test_search.py").write_text(example)
-    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    done = pytest_in(tmp_path, "-p", "ragauge.cli.pytest_plugin", **alone)
-    assert done.returncode == 0, done.stdout
+    no_plugins = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    process = run_pytest(tmp_path, "-p", "ragauge.cli.pytest_plugin", **no_plugins)
+    assert process.returncode == 0, process.stdout
     (tmp_path / "test_search.py").write_text(example.replace(">= 0.9", "> 1"))
-    done = pytest_in(tmp_path, "-p", "ragauge.cli.pytest_plugin", **alone)
-    assert done.returncode == 1
-    assert "mrr > 1: 1 is not above 1" in done.stdout
-    assert "pytest_plugin.py" not in done.stdout
-    assert "gates.py" not in done.stdout
+    process = run_pytest(tmp_path, "-p", "ragauge.cli.pytest_plugin", **no_plugins)
+    assert process.returncode == 1
+    assert "mrr > 1: 1 is not above 1" in process.stdout
+    assert "pytest_plugin.py" not in process.stdout
+    assert "gates.py" not in process.stdout
 
 
 def test_pytest_plugin_is_found_by_entry_point(tmp_path):
-    about = tmp_path / "site" / "somebody-1.dist-info"
-    about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: somebody\nVersion: 1\n")
-    (about / "entry_points.txt").write_text("[pytest11]\nragauge_by_hand = ragauge.cli.pytest_plugin\n")
+    metadata = tmp_path / "site" / "somebody-1.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: somebody\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[pytest11]\nragauge_by_hand = ragauge.cli.pytest_plugin\n")
     (tmp_path / "test_it.py").write_text("def test_it(ragauge_gate):\n    assert callable(ragauge_gate)\n")
-    alone = {"PYTHONPATH": str(tmp_path / "site"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    assert pytest_in(tmp_path, "-p", "ragauge_by_hand", **alone).returncode == 0
-    assert "fixture 'ragauge_gate' not found" in pytest_in(tmp_path, "-p", "no:ragauge_by_hand", **alone).stdout
+    environment = {"PYTHONPATH": str(tmp_path / "site"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    assert run_pytest(tmp_path, "-p", "ragauge_by_hand", **environment).returncode == 0
+    assert "fixture 'ragauge_gate' not found" in run_pytest(tmp_path, "-p", "no:ragauge_by_hand", **environment).stdout
 
 
 def test_pytest_plugin_imports_no_heavy_modules():
     code = "import ragauge.cli.pytest_plugin, sys; print([m for m in ('numpy', 'polars', 'rich') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"
 
 
 def test_gate_system_without_results_fails(tmp_path):
@@ -1244,10 +1257,10 @@ def test_gate_system_without_results_fails(tmp_path):
     data = ragauge.load("synthetic:needles(documents=40, queries=10)")
     systems = {"broken": broken, "empty": lambda q, k: [], "bm25": "bm25"}
     ragauge.run(data, systems, out=tmp_path / "x", allow_failures=True)
-    found = ragauge.gate(str(tmp_path / "x" / "broken"), ["unjudged@10 <= 0.1", "build_seconds <= 500"])
-    assert [check.passed for check in found.checks] == [False, True, True, False]
-    assert "10 queries without any document count as 0" in found.checks[0].reason
-    assert str(found.checks[-1].rule) == "failed <= 0"
+    result = ragauge.gate(str(tmp_path / "x" / "broken"), ["unjudged@10 <= 0.1", "build_seconds <= 500"])
+    assert [check.passed for check in result.checks] == [False, True, True, False]
+    assert "10 queries without any document count as 0" in result.checks[0].reason
+    assert str(result.checks[-1].rule) == "failed <= 0"
     empty = ragauge.gate(
         str(tmp_path / "x" / "empty"), ["num_nonrel_judged_ret <= 3", "unjudged@10 not worse"], baseline="bm25"
     )
@@ -1258,16 +1271,16 @@ def test_gate_system_without_results_fails(tmp_path):
 def test_gate_queries_not_run_are_missing(tmp_path):
     data = "synthetic:needles(documents=40, queries=10)"
     ragauge.run(data, {"bm25": "bm25"}, max_queries=4, out=tmp_path / "x")
-    found = ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"])
-    assert [check.reason for check in found.failed] == ["the run lacks 6 of 10 judged queries, which were not run"]
+    result = ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1"])
+    assert [check.reason for check in result.failed] == ["the run lacks 6 of 10 judged queries, which were not run"]
     assert ragauge.gate(str(tmp_path / "x" / "bm25"), ["recall@10 >= 0.1", "missing <= 6"]).passed
 
 
 def test_gate_stratum_only_in_tags_fails():
     qrels = {f"q{i}": {"a": 1} for i in range(6)}
     tags = {f"q{i}": {"area": "a" if i < 6 else "b"} for i in range(9)}
-    found = ragauge.gate({query: {"a": 1.0} for query in qrels}, ["mrr >= 0.5 by area"], qrels=qrels, tags=tags)
-    assert [(str(check.rule), check.passed) for check in found.checks[:2]] == [
+    result = ragauge.gate({query: {"a": 1.0} for query in qrels}, ["mrr >= 0.5 by area"], qrels=qrels, tags=tags)
+    assert [(str(check.rule), check.passed) for check in result.checks[:2]] == [
         ("mrr >= 0.5 in area=a", True),
         ("mrr >= 0.5 in area=b", False),
     ]
@@ -1277,25 +1290,25 @@ def test_gate_rounding_difference_is_no_loss(tmp_path):
     for name, value in (("old", 0.1 + 0.2), ("new", 0.3)):
         rows = [f"{i},{value!r}" for i in range(20)]
         (tmp_path / f"{name}.csv").write_text("query,mrr\n" + "\n".join(rows) + "\n")
-    found = ragauge.gate(tmp_path / "new.csv", ["mrr not worse", "mrr drop <= 0"], baseline=tmp_path / "old.csv")
-    assert found.passed
+    result = ragauge.gate(tmp_path / "new.csv", ["mrr not worse", "mrr drop <= 0"], baseline=tmp_path / "old.csv")
+    assert result.passed
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "settings",
     [{"alpha": "x"}, {"min_queries": "3"}, {"tags": 5}, {"convention": "nothing"}],
-    ids=lambda one: next(iter(one)),
+    ids=lambda options: next(iter(options)),
 )
-def test_gate_settings_of_wrong_type_raise_error(wrong):
+def test_gate_settings_of_wrong_type_raise_error(settings):
     with pytest.raises(ragauge.RagaugeError):
-        ragauge.gate({"q": {"a": 1.0}}, ["mrr >= 0.5"], qrels={"q": {"a": 1}}, **wrong)
+        ragauge.gate({"q": {"a": 1.0}}, ["mrr >= 0.5"], qrels={"q": {"a": 1}}, **settings)
 
 
 # Rules that cannot fail
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "message"),
     [
         ("ndcg@10 drop <= 5", "cannot fail: ndcg@10 ranges from 0 to 1, so it changes by at most 1"),
         ("ndcg@10 drop <= 1", "cannot fail: ndcg@10 ranges from 0 to 1"),
@@ -1310,9 +1323,9 @@ def test_gate_settings_of_wrong_type_raise_error(wrong):
         ("stale_rate@10 <= 1", "cannot fail: stale_rate@10 ranges from 0 to 1"),
     ],
 )
-def test_gate_rule_that_cannot_fail_raises_error(rule, said):
-    with pytest.raises(BadInput, match=said):
-        ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT)
+def test_gate_rule_that_cannot_fail_raises_error(rule, message):
+    with pytest.raises(BadInput, match=message):
+        ragauge.gate(COMPLETE_RUN, rule, qrels=QRELS, baseline=INCOMPLETE_RUN)
 
 
 @pytest.mark.parametrize(
@@ -1327,7 +1340,7 @@ def test_gate_rule_that_cannot_fail_raises_error(rule, said):
     ],
 )
 def test_gate_rule_that_can_fail_is_accepted(rule):
-    assert ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=dict(WHOLE)).checks
+    assert ragauge.gate(COMPLETE_RUN, rule, qrels=QRELS, baseline=dict(COMPLETE_RUN)).checks
 
 
 def test_gate_score_table_of_percentages_sets_range(tmp_path):
@@ -1339,115 +1352,115 @@ def test_gate_score_table_of_percentages_sets_range(tmp_path):
 @pytest.mark.parametrize("alpha", [1e-300, 1e-4])
 def test_gate_too_small_alpha_raises_error(alpha):
     with pytest.raises(BadInput, match="alpha must be between 0\\.001 and 0\\.25, got"):
-        ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=SHORT, alpha=alpha)
+        ragauge.gate(COMPLETE_RUN, "mrr not worse", qrels=QRELS, baseline=INCOMPLETE_RUN, alpha=alpha)
 
 
-def test_gate_run_as_its_own_baseline_raises_error(tmp_path, command):
+def test_gate_run_as_its_own_baseline_raises_error(tmp_path, gate_command):
     (tmp_path / "link.run").symlink_to(tmp_path / "new.run")
     for baseline in ("new.run", "./new.run", "link.run"):
-        done = command("qrels.txt", "new.run", "-b", baseline, "-r", "mrr not worse", code=2)
-        assert "the run is its own baseline" in " ".join(done.stderr.split())
+        process = gate_command("qrels.txt", "new.run", "-b", baseline, "-r", "mrr not worse", code=2)
+        assert "the run is its own baseline" in " ".join(process.stderr.split())
     with pytest.raises(BadInput, match="its own baseline"):
-        ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=WHOLE)
+        ragauge.gate(COMPLETE_RUN, "mrr not worse", qrels=QRELS, baseline=COMPLETE_RUN)
 
 
 def test_gate_stratified_rule_that_covers_few_queries_raises_error():
-    run, old = scores(mrr=[0.5] * 40), scores("old", mrr=[0.5] * 40)
-    few = {f"q{i}": {"topic": "a"} for i in range(2)}
+    run, old = make_scores(mrr=[0.5] * 40), make_scores("old", mrr=[0.5] * 40)
+    two_tags = {f"q{i}": {"topic": "a"} for i in range(2)}
     with pytest.raises(BadInput, match="covers 2 of 40 queries: the others have no `topic`; expected at least 50%"):
-        ragauge.gate(run, "mrr drop <= 0.1 by topic", baseline=old, tags=few)
-    assert ragauge.gate(run, "mrr drop <= 0.1 in topic=a", baseline=old, tags=few)
+        ragauge.gate(run, "mrr drop <= 0.1 by topic", baseline=old, tags=two_tags)
+    assert ragauge.gate(run, "mrr drop <= 0.1 in topic=a", baseline=old, tags=two_tags)
     assert ragauge.gate(
         run, "mrr drop <= 0.1 by topic", baseline=old, tags={f"q{i}": {"topic": "a"} for i in range(20)}
     )
 
 
 def test_gate_latency_test_with_too_few_queries_fails():
-    run = scores(mrr=[1.0] * 6)
-    slow, quick = timings([9.0] * 6), timings([1.0] * 6)
-    settings = {"baseline": scores("old", mrr=[1.0] * 6), "timings": slow, "baseline_timings": quick}
-    found = ragauge.gate(run, "mean_ms not worse", alpha=0.01, **settings)
-    assert found.checks[0].reason == "6 queries are too few for a test of times at alpha 0.01"
+    run = make_scores(mrr=[1.0] * 6)
+    slow, quick = make_timings([9.0] * 6), make_timings([1.0] * 6)
+    settings = {"baseline": make_scores("old", mrr=[1.0] * 6), "timings": slow, "baseline_timings": quick}
+    result = ragauge.gate(run, "mean_ms not worse", alpha=0.01, **settings)
+    assert result.checks[0].reason == "6 queries are too few for a test of times at alpha 0.01"
     assert not ragauge.gate(run, "mean_ms not worse", alpha=0.05, **settings)
 
 
 # Changed corpus
 
 
-def folder_of(tmp_path, name, documents, queries, best=1):
+def make_run_folder(tmp_path, name, documents, queries, best=1):
     """Create a run folder with its own corpus; the relevant document of each query is at rank `best`."""
     corpus = [Document(f"d{i}", f"word{i}") for i in range(documents)]
-    asked = {f"q{i}": f"word{i}" for i in range(queries)}
-    grades = {query: {f"d{i}": 1} for i, query in enumerate(asked)}
+    query_texts = {f"q{i}": f"word{i}" for i in range(queries)}
+    grades = {query: {f"d{i}": 1} for i, query in enumerate(query_texts)}
 
     def search(query, k):
-        place = query.strip().removeprefix("word")
-        others = [f"d{i}" for i in range(documents) if str(i) != place]
-        return [*others[: best - 1], f"d{place}", *others[best - 1 :]][:k]
+        number = query.strip().removeprefix("word")
+        others = [f"d{i}" for i in range(documents) if str(i) != number]
+        return [*others[: best - 1], f"d{number}", *others[best - 1 :]][:k]
 
-    data = Dataset("docs", corpus, asked, Judgments(grades))
+    data = Dataset("docs", corpus, query_texts, Judgments(grades))
     ragauge.run(data, {"mine": search}, measures=["mrr@10"], out=tmp_path / name, warmup=0)
     return str(tmp_path / name / "mine")
 
 
 def test_gate_changed_corpus_compares_common_queries(tmp_path):
-    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 12)
+    old, new = make_run_folder(tmp_path, "old", 30, 10), make_run_folder(tmp_path, "new", 40, 12)
     with pytest.raises(Incomparable, match="not the same documents") as refused:
         ragauge.gate(new, "mrr@10 not worse", baseline=old)
     assert "--allow-changed-corpus" in str(refused.value)
-    found = ragauge.gate(new, ["mrr@10 drop <= 0.01", "mrr@10 >= 0.9"], baseline=old, allow_changed_corpus=True)
-    assert found.passed
-    assert [check.n for check in found.checks[:2]] == [10, 12]
-    assert found.notes[0] == (
+    result = ragauge.gate(new, ["mrr@10 drop <= 0.01", "mrr@10 >= 0.9"], baseline=old, allow_changed_corpus=True)
+    assert result.passed
+    assert [check.n for check in result.checks[:2]] == [10, 12]
+    assert result.notes[0] == (
         "changed corpus (30 documents, now 40): rules about a change are computed on the 10 queries of both runs; "
         "left out: 2 only in the run"
     )
-    assert "not whether the system or the documents changed them" in found.notes[1]
-    worse = folder_of(tmp_path, "worse", 40, 12, best=3)
+    assert "not whether the system or the documents changed them" in result.notes[1]
+    worse = make_run_folder(tmp_path, "worse", 40, 12, best=3)
     assert not ragauge.gate(worse, "mrr@10 not worse", baseline=old, allow_changed_corpus=True)
 
 
 def test_gate_same_corpus_has_no_changed_corpus_note(tmp_path):
-    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 30, 10)
-    found = ragauge.gate(new, ["mrr@10 drop <= 0.01", "documents drop <= 0"], baseline=old, allow_changed_corpus=True)
-    assert found.passed
-    assert not [note for note in found.notes if "corpus" in note]
+    old, new = make_run_folder(tmp_path, "old", 30, 10), make_run_folder(tmp_path, "new", 30, 10)
+    result = ragauge.gate(new, ["mrr@10 drop <= 0.01", "documents drop <= 0"], baseline=old, allow_changed_corpus=True)
+    assert result.passed
+    assert not [note for note in result.notes if "corpus" in note]
 
 
 def test_gate_documents_rule_fails_if_corpus_loses_one(tmp_path):
-    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 29, 10)
+    old, new = make_run_folder(tmp_path, "old", 30, 10), make_run_folder(tmp_path, "new", 29, 10)
     rules = ["documents drop <= 0", "documents >= 30", "documents drop <= 5%"]
-    found = ragauge.gate(new, rules, baseline=old, allow_changed_corpus=True)
-    assert [(check.passed, check.value) for check in found.checks[:3]] == [(False, 29), (False, 29), (True, 29)]
+    result = ragauge.gate(new, rules, baseline=old, allow_changed_corpus=True)
+    assert [(check.passed, check.value) for check in result.checks[:3]] == [(False, 29), (False, 29), (True, 29)]
     unknown = ragauge.gate({"q": {"a": 1.0}}, "documents >= 1", qrels={"q": {"a": 1}})
     assert "the number of documents is unknown" in unknown.checks[0].reason
 
 
 def test_gate_changed_corpus_fails_if_queries_are_missing(tmp_path):
-    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 8)
-    found = ragauge.gate(new, "mrr@10 drop <= 0.01", baseline=old, allow_changed_corpus=True)
-    assert by_rule(found)["missing <= 0"].reason.startswith("the run lacks 2 of 10 judged queries")
-    assert by_rule(found)["mrr@10 drop <= 0.01"].passed
+    old, new = make_run_folder(tmp_path, "old", 30, 10), make_run_folder(tmp_path, "new", 40, 8)
+    result = ragauge.gate(new, "mrr@10 drop <= 0.01", baseline=old, allow_changed_corpus=True)
+    assert checks_by_rule(result)["missing <= 0"].reason.startswith("the run lacks 2 of 10 judged queries")
+    assert checks_by_rule(result)["mrr@10 drop <= 0.01"].passed
 
 
-def test_cli_gate_changed_corpus_option_and_file_setting(tmp_path, command):
-    old, new = folder_of(tmp_path, "old", 30, 10), folder_of(tmp_path, "new", 40, 12)
-    done = command(new, "-b", old, "-r", "mrr@10 not worse", "--allow-changed-corpus")
-    assert "computed on the 10 queries of both runs" in " ".join(done.stderr.split())
+def test_cli_gate_changed_corpus_option_and_file_setting(tmp_path, gate_command):
+    old, new = make_run_folder(tmp_path, "old", 30, 10), make_run_folder(tmp_path, "new", 40, 12)
+    process = gate_command(new, "-b", old, "-r", "mrr@10 not worse", "--allow-changed-corpus")
+    assert "computed on the 10 queries of both runs" in " ".join(process.stderr.split())
     (tmp_path / "changed.toml").write_text('rules = ["mrr@10 not worse"]\nallow_changed_corpus = true\n')
-    command(new, "-b", old, "--rules", tmp_path / "changed.toml")
-    command(new, "-b", old, "-r", "mrr@10 not worse", code=4)
+    gate_command(new, "-b", old, "--rules", tmp_path / "changed.toml")
+    gate_command(new, "-b", old, "-r", "mrr@10 not worse", code=4)
 
 
-def test_cli_gate_missing_baseline_hints_how_to_create_one(tmp_path, command):
-    done = command("qrels.txt", "new.run", "-b", "baselines/docs/mine", "-r", "mrr not worse", code=2)
-    said = " ".join(done.stderr.split())
-    assert "baselines/docs/mine: the baseline does not exist; expected an earlier run" in said
-    assert "ragauge run DATASET -s NAME=SYSTEM --save-baseline baselines/docs" in said
-    done = command("qrels.txt", "new.run", "-r", "mrr not worse", code=1)
-    said = " ".join((done.stdout + done.stderr).split())
-    assert "no baseline given; name an earlier run with --baseline" in said
-    assert "ragauge run DATASET -s NAME=SYSTEM --save-baseline baselines/docs" in said
+def test_cli_gate_missing_baseline_hints_how_to_create_one(tmp_path, gate_command):
+    process = gate_command("qrels.txt", "new.run", "-b", "baselines/docs/mine", "-r", "mrr not worse", code=2)
+    output = " ".join(process.stderr.split())
+    assert "baselines/docs/mine: the baseline does not exist; expected an earlier run" in output
+    assert "ragauge run DATASET -s NAME=SYSTEM --save-baseline baselines/docs" in output
+    process = gate_command("qrels.txt", "new.run", "-r", "mrr not worse", code=1)
+    output = " ".join((process.stdout + process.stderr).split())
+    assert "no baseline given; name an earlier run with --baseline" in output
+    assert "ragauge run DATASET -s NAME=SYSTEM --save-baseline baselines/docs" in output
 
 
 @pytest.mark.parametrize(
@@ -1458,9 +1471,9 @@ def test_cli_gate_missing_baseline_hints_how_to_create_one(tmp_path, command):
 def test_gate_setting_without_rule_that_uses_it_raises_error(setting, rule):
     name = next(iter(setting))
     with pytest.raises(BadInput, match=f"{name} has no effect on these rules; expected .*`mrr not worse`") as caught:
-        ragauge.gate(WHOLE, rule, qrels=QRELS, baseline=SHORT, **setting)
+        ragauge.gate(COMPLETE_RUN, rule, qrels=QRELS, baseline=INCOMPLETE_RUN, **setting)
     assert caught.value.hint == f"remove --{name.replace('_', '-')}"
-    ragauge.gate(WHOLE, "mrr not worse", qrels=QRELS, baseline=SHORT, **setting)
+    ragauge.gate(COMPLETE_RUN, "mrr not worse", qrels=QRELS, baseline=INCOMPLETE_RUN, **setting)
 
 
 def test_gate_empty_counts_queries_without_documents(tmp_path):

@@ -31,35 +31,35 @@ MEASURES = (
     "-m ndcg@10 -m ndcg -m map@10 -m map -m mrr -m mrr@5 -m recall@5 -m recall@20 -m precision@5 -m precision@10 "
     "-m hit_rate@10 -m f1@10 -m rprec -m bpref -m rbp -m infap"
 )
-FEW = "-m ndcg@10 -m map -m mrr -m recall@5 -m precision@5"
-EXPECTED_TIES = {"torchmetrics", "sklearn"}
+TIE_MEASURES = "-m ndcg@10 -m map -m mrr -m recall@5 -m precision@5"
+TIE_AVERAGING = {"torchmetrics", "sklearn"}
 """Conventions that average over the orders of ties, which some measures do not support."""
 STRICT = {"trec10", "ranx", "pgvectordb"}
 """Conventions under which a missing query is an error; they are used with the two complete runs."""
 
 
-def _evaluate_all_conventions() -> list[Case]:
-    found = []
+def _list_convention_cases() -> list[Case]:
+    cases = []
     for name in PRESETS:
         runs = TOY.rsplit(" ", 1)[0] if name in STRICT else TOY
-        measures = FEW if name in EXPECTED_TIES else MEASURES
-        found.append(Case(f"evaluate-toy-{name}", f"evaluate {runs} -C {name} {measures} --per-query --json"))
+        measures = TIE_MEASURES if name in TIE_AVERAGING else MEASURES
+        cases.append(Case(f"evaluate-toy-{name}", f"evaluate {runs} -C {name} {measures} --per-query --json"))
         runs = DL19_RUNS if name not in STRICT else DL19_RUNS.rsplit(" ", 1)[0]
         command = f"evaluate {DL19} {runs} -C {name} -m ndcg@10 -m map -m mrr@10 -m recall@100 --json"
-        found.append(Case(f"evaluate-dl19-{name}", command, needs="trec_dl_runs"))
-    return found
+        cases.append(Case(f"evaluate-dl19-{name}", command, needs="trec_dl_runs"))
+    return cases
 
 
 def _judge_scripted(folder: Path) -> Any:
-    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
     from literal_judge import answer
     from ragauge import judge
     from ragauge.files.serialization import to_json_data
     from ragauge.models.chats.recorded import ScriptedChat
 
     measures = ["faithfulness", "context_precision", "context_recall", "answer_relevance", "hallucination"]
-    found = judge(str(folder / "inputs/samples.jsonl"), measures, chat=ScriptedChat(answer), embedder="words")
-    return to_json_data(found)
+    judged = judge(str(folder / "inputs/samples.jsonl"), measures, chat=ScriptedChat(answer), embedder="words")
+    return to_json_data(judged)
 
 
 def _bench_from_raw_files(folder: Path) -> Any:
@@ -73,7 +73,7 @@ def _bench_from_raw_files(folder: Path) -> Any:
     settings = json.loads((folder / "folders/bench_settings.json").read_text(encoding="utf-8"))
 
     def refuse(*_: Any) -> None:
-        raise AssertionError("the raw files of the recorded benchmark were not found; something was measured again")
+        raise AssertionError("the raw files of the recorded benchmark were not found; a measurement was started")
 
     with (
         patch("ragauge.store_benchmarks.plan.provenance", lambda: settings["environment"]),
@@ -84,7 +84,7 @@ def _bench_from_raw_files(folder: Path) -> Any:
 
 
 CASES: list[Case] = [
-    *_evaluate_all_conventions(),
+    *_list_convention_cases(),
     Case("evaluate-toy-csv", f"evaluate {TOY} --csv --per-query"),
     Case(
         "evaluate-toy-targets", f"evaluate {TOY} --targets inputs/targets.txt -m dr@10 -m dr@20 -m diversity@10 --json"

@@ -22,7 +22,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "helpers")]
 
 from cases import CASES, Case  # noqa: E402 - the folder must be on the path first
 
-from command import forked  # noqa: E402
+from command import run_python  # noqa: E402
 
 DATA = Path(os.environ.get("RAGAUGE_DATA", HERE.parents[2] / "shared" / "data")).resolve()
 ENVIRONMENT = frozenset(
@@ -60,7 +60,7 @@ def run_case(case: Case) -> Any:
             return keep_stable(json.loads(json.dumps(case.run(folder))), str(folder), case.stored_timings)
         words = [word.replace("{data}", str(DATA)) for word in shlex.split(case.run)]
         env = {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", "RAGAUGE_DATA": str(DATA)}
-        done = forked(["-m", "ragauge", *words], folder, env)
+        done = run_python(["-m", "ragauge", *words], folder, env)
         if done.returncode != case.exit_code:
             raise AssertionError(
                 f"{case.name}: exit code {done.returncode}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
@@ -107,24 +107,24 @@ def is_compared(key: str, stored_timings: bool) -> bool:
     )
 
 
-def differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
+def find_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Yield one line per value that differs, with its path."""
     if isinstance(old, dict) and isinstance(new, dict):
         old = {RENAMED.get(key, key): value for key, value in old.items()}
         for key in [*old, *(key for key in new if key not in old)]:
             if key not in new:
-                yield f"{path}/{key}: missing, recorded {_cut(old[key])}"
+                yield f"{path}/{key}: missing, recorded {_shorten(old[key])}"
             elif key not in old:
-                yield f"{path}/{key}: not recorded, now {_cut(new[key])}"
+                yield f"{path}/{key}: not recorded, now {_shorten(new[key])}"
             else:
-                yield from differences(old[key], new[key], f"{path}/{key}")
+                yield from find_differences(old[key], new[key], f"{path}/{key}")
     elif isinstance(old, list) and isinstance(new, list):
         if len(old) != len(new):
             yield f"{path}: {len(new)} entries, recorded {len(old)}"
         for place, (before, after) in enumerate(zip(old, new, strict=False)):
-            yield from differences(before, after, f"{path}[{place}]")
+            yield from find_differences(before, after, f"{path}[{place}]")
     elif not _equal(old, new):
-        yield f"{path}: {_cut(new)}, recorded {_cut(old)}"
+        yield f"{path}: {_shorten(new)}, recorded {_shorten(old)}"
 
 
 def _equal(old: Any, new: Any) -> bool:
@@ -134,17 +134,17 @@ def _equal(old: Any, new: Any) -> bool:
     return type(old) is type(new) and bool(old == new)
 
 
-def _cut(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
-def output_file(case: Case) -> Path:
+def output_path(case: Case) -> Path:
     """Return the file that holds the recorded output of a case."""
     return HERE / "outputs" / f"{case.name}.json"
 
 
-def reason_to_skip(case: Case) -> str:
+def find_skip_reason(case: Case) -> str:
     """Return why a case cannot be compared on this machine; empty if it can."""
     if case.needs == "pydocs":
         recorded = (HERE / "outputs/PYTHON").read_text(encoding="utf-8").strip()
@@ -155,8 +155,8 @@ def reason_to_skip(case: Case) -> str:
 
 def compare_case(case: Case) -> list[str]:
     """Run a case and list its differences from the recorded output."""
-    recorded = json.loads(output_file(case).read_text(encoding="utf-8"))
-    return list(differences(upgrade(recorded), run_case(case)))
+    recorded = json.loads(output_path(case).read_text(encoding="utf-8"))
+    return list(find_differences(upgrade(recorded), run_case(case)))
 
 
 def upgrade(recorded: Any) -> Any:
@@ -184,16 +184,16 @@ def main() -> int:
         (HERE / "outputs/PYTHON").write_text(platform.python_version() + "\n", encoding="utf-8")
     failed = 0
     for case in chosen:
-        why = "" if options.write else reason_to_skip(case)
-        if why:
-            sys.stdout.write(f"skipped  {case.name}: {why}\n")
+        reason = "" if options.write else find_skip_reason(case)
+        if reason:
+            sys.stdout.write(f"skipped  {case.name}: {reason}\n")
             continue
         try:
             if options.stable:
-                lines = list(differences(run_case(case), run_case(case)))
+                lines = list(find_differences(run_case(case), run_case(case)))
             elif options.write:
                 text = json.dumps(run_case(case), indent=1, ensure_ascii=False, sort_keys=False)
-                output_file(case).write_text(text + "\n", encoding="utf-8")
+                output_path(case).write_text(text + "\n", encoding="utf-8")
                 lines = []
             else:
                 lines = compare_case(case)

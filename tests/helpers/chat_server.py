@@ -23,41 +23,41 @@ from typing import Any, NamedTuple
 TRAITS = {
     "no_json_schema": "a response_format of json_schema is refused",
     "no_response_format": "any response_format is refused",
-    "ignores_schema": "a response_format is taken, and prose comes back",
-    "no_logprobs": "log-probabilities are not given",
+    "ignores_schema": "a response_format is accepted, but the reply is prose",
+    "no_logprobs": "log-probabilities are missing from replies",
     "refuses_logprobs": "log-probabilities are refused",
     "five_logprobs": "more than five top_logprobs are refused",
     "no_temperature": "a temperature is refused",
-    "no_max_tokens": "max_tokens is refused: it is called max_completion_tokens",
+    "no_max_tokens": "max_tokens is refused in favour of max_completion_tokens",
     "no_seed": "a seed is refused",
-    "thinks": "a reply begins with thoughts, which use up small limits",
+    "thinks": "reasoning uses up small token limits, so that the text is empty",
 }
 """Permanent properties of the server, by name."""
 
 FAULTS = {
     "rate_limit": "429 with Retry-After",
-    "rate_limit_bare": "429 that does not say for how long",
+    "rate_limit_bare": "429 without Retry-After",
     "rate_limit_date": "429 with Retry-After as a date",
     "rate_limit_reset": "429 with x-ratelimit-reset-requests",
-    "exhausted": "a good reply that was the last one for a while, says x-ratelimit-remaining-requests",
+    "exhausted": "a good reply with x-ratelimit-remaining-requests: 0",
     "error": "500",
     "overloaded": "503",
     "gateway": "502 with a page of HTML",
-    "stall": "nothing comes",
+    "stall": "no response before the connection is closed",
     "cut": "the connection is cut in the middle of the body",
-    "drop": "the connection is closed without a word",
-    "trickle": "the body comes a few bytes at a time",
-    "truncated": "the text ends in the middle of its JSON, and says it is whole",
-    "length": "the text ends in the middle, and says so",
-    "wrong_ids": "every id in the reply is one that nobody asked about",
-    "missing_ids": "of every list of entries the last one is gone",
-    "prose": "friendly words around the JSON",
-    "nonsense": "no JSON at all",
-    "empty": "no text at all",
-    "broken_body": "200 with a body that is no JSON",
+    "drop": "the connection is closed without a response",
+    "trickle": "the body is sent a few bytes at a time",
+    "truncated": "the text ends in the middle of its JSON, with finish_reason stop",
+    "length": "the text ends in the middle, with finish_reason length",
+    "wrong_ids": "every id in the reply is unknown",
+    "missing_ids": "the last entry of every list is missing",
+    "prose": "prose around the JSON",
+    "nonsense": "no JSON",
+    "empty": "empty text",
+    "broken_body": "200 with a body that is not JSON",
     "html": "200 with a page of HTML",
-    "no_choices": "200 without a reply in it",
-    "error_inside": "200 with an error in it",
+    "no_choices": "200 without choices",
+    "error_inside": "200 with an error object",
     "unauthorised": "401",
     "key_echo": "401 that repeats the key",
     "forbidden": "403",
@@ -65,7 +65,7 @@ FAULTS = {
     "quota": "429 insufficient_quota",
     "no_model": "404",
     "too_long": "400 context_length_exceeded",
-    "wrong_value": "400 for a temperature that there is not",
+    "wrong_value": "400 for an invalid temperature",
     "content_filter": "the reply was filtered",
     "refusal": "the model refuses",
     "tool": "the model calls a tool",
@@ -79,45 +79,45 @@ class Fault(NamedTuple):
     """Seconds to wait after a 429, and length of a stall in seconds."""
 
 
-Sent = tuple[int, dict[str, str], bytes, Fault]
+Response = tuple[int, dict[str, str], bytes, Fault]
 """Status, headers, body, and the fault that decides how they are sent."""
 
 
 class ChatServer:
-    """Chat server whose settings can be changed at any time; `misbehave` queues faults, one per future request."""
+    """Chat server whose settings can be changed at any time; `queue_faults` queues faults, one per future request."""
 
-    def __init__(self, answer=None, *, latency: float = 0.0, traits=(), keep: bool = True) -> None:
-        self.answer = answer or obliging
+    def __init__(self, answer=None, *, latency: float = 0.0, traits=(), record_requests: bool = True) -> None:
+        self.answer = answer or answer_by_schema
         """(messages, schema) -> a text, or a mapping from words to probabilities, one of which becomes the first token.
         """
         self.latency = latency
         self.traits = set(traits)
-        self.keep = keep
-        """Whether requests are recorded in `asked`."""
+        self.record_requests = record_requests
+        """Whether requests are recorded in `requests`."""
         self.url = ""
         self.faults: deque[Fault] = deque()
-        self.forget()
+        self.reset()
 
-    def forget(self) -> None:
+    def reset(self) -> None:
         """Reset all counts and recorded requests."""
         self.calls = self.prompt_tokens = self.completion_tokens = self.embedded = 0
-        self.busy = self.most = 0
-        self.asked: list[dict[str, Any]] = []
+        self.busy = self.max_busy = 0
+        self.requests: list[dict[str, Any]] = []
         self.headers: list[dict[str, str]] = []
-        self.did: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
         """Number of occurrences of each fault and trait."""
 
-    def misbehave(self, *names: str, times: int = 1, after: float = 0.05) -> None:
+    def queue_faults(self, *names: str, times: int = 1, after: float = 0.05) -> None:
         for name in names:
             if name not in FAULTS:
                 raise LookupError(name)
         self.faults.extend(Fault(name, after) for name in names for _ in range(times))
 
     def stats(self) -> dict[str, Any]:
-        names = ("calls", "prompt_tokens", "completion_tokens", "embedded", "most")
-        return {name: getattr(self, name) for name in names} | {"did": dict(self.did)}
+        names = ("calls", "prompt_tokens", "completion_tokens", "embedded", "max_busy")
+        return {name: getattr(self, name) for name in names} | {"counts": dict(self.counts)}
 
-    def respond(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Sent:
+    def respond(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> Response:
         """Return status, headers, body, and the fault that determines how they are sent."""
         if path.startswith("/stats"):
             return 200, {}, json.dumps(self.stats()).encode(), Fault("")
@@ -128,62 +128,62 @@ class ChatServer:
         if not path.endswith("/chat/completions"):
             return 404, {}, _error("no such page", "not_found"), Fault("")
         self.calls += 1
-        if self.keep:
-            self.asked.append(body)
+        if self.record_requests:
+            self.requests.append(body)
             self.headers.append(headers)
         try:
             fault = self.faults.popleft()
-            self.did[fault.name] += 1
+            self.counts[fault.name] += 1
         except IndexError:
             fault = Fault("")
-        if refused := self._refused(body):
-            return 400, {}, refused, Fault("")
-        failed = failure(fault, headers)
-        return failed if failed else self._completion(body, fault)
+        if refusal := self._make_refusal(body):
+            return 400, {}, refusal, Fault("")
+        response = make_fault_response(fault, headers)
+        return response if response else self._completion(body, fault)
 
-    def _refused(self, body: dict[str, Any]) -> bytes | None:
+    def _make_refusal(self, body: dict[str, Any]) -> bytes | None:
         form = body.get("response_format", {}).get("type", "")
-        trait, words, parameter = "", "", ""
+        trait, message, parameter = "", "", ""
         if form and "no_response_format" in self.traits:
-            trait, words = "no_response_format", "Unrecognized request argument supplied: response_format"
+            trait, message = "no_response_format", "Unrecognized request argument supplied: response_format"
             parameter = "response_format"
         elif form == "json_schema" and "no_json_schema" in self.traits:
             trait, parameter = "no_json_schema", "response_format"
-            words = "Invalid parameter: 'response_format' of type 'json_schema' is not supported"
+            message = "Invalid parameter: 'response_format' of type 'json_schema' is not supported"
         elif body.get("logprobs") and "refuses_logprobs" in self.traits:
-            trait, words, parameter = "refuses_logprobs", "logprobs is not supported with this model", "logprobs"
+            trait, message, parameter = "refuses_logprobs", "logprobs is not supported with this model", "logprobs"
         elif body.get("top_logprobs", 0) > 5 and "five_logprobs" in self.traits:
-            trait, words, parameter = "five_logprobs", "top_logprobs must be at most 5", "top_logprobs"
+            trait, message, parameter = "five_logprobs", "top_logprobs must be at most 5", "top_logprobs"
         elif "temperature" in body and "no_temperature" in self.traits:
             trait = parameter = "no_temperature"
-            words = "Unsupported value: 'temperature' does not support 0.0 with this model."
+            message = "Unsupported value: 'temperature' does not support 0.0 with this model."
         elif "max_tokens" in body and "no_max_tokens" in self.traits:
             trait, parameter = "no_max_tokens", "max_tokens"
-            words = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+            message = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
         elif "seed" in body and "no_seed" in self.traits:
-            trait, words, parameter = "no_seed", "seed: Extra inputs are not permitted", "seed"
+            trait, message, parameter = "no_seed", "seed: Extra inputs are not permitted", "seed"
         if not trait:
             return None
-        self.did[trait] += 1
-        return _error(words, "unsupported_parameter", parameter=parameter)
+        self.counts[trait] += 1
+        return _error(message, "unsupported_parameter", parameter=parameter)
 
-    def _completion(self, body: dict[str, Any], fault: Fault) -> Sent:
+    def _completion(self, body: dict[str, Any], fault: Fault) -> Response:
         messages = body.get("messages", [])
         form = body.get("response_format", {})
         schema = form.get("json_schema", {}).get("schema") if form.get("type") == "json_schema" else None
-        tool = next((one["function"] for one in body.get("tools", ()) if "function" in one), None)
-        said = self.answer(messages, schema or (tool or {}).get("parameters"))
-        chances = said if isinstance(said, dict) else {}
-        text = max(chances, key=chances.__getitem__) if chances else str(said)
+        tool = next((entry["function"] for entry in body.get("tools", ()) if "function" in entry), None)
+        reply_text = self.answer(messages, schema or (tool or {}).get("parameters"))
+        chances = reply_text if isinstance(reply_text, dict) else {}
+        text = max(chances, key=chances.__getitem__) if chances else str(reply_text)
         if form and "ignores_schema" in self.traits:
-            self.did["ignores_schema"] += 1
+            self.counts["ignores_schema"] += 1
             text = "I would say that most of it is right, although it is hard to tell."
-        text = spoilt(text, fault.name)
+        text = corrupt_text(text, fault.name)
         message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
         finish = {"length": "length", "content_filter": "content_filter", "tool": "tool_calls"}.get(fault.name, "stop")
         limit = body.get("max_tokens") or body.get("max_completion_tokens")
         if "thinks" in self.traits:
-            self.did["thinks"] += 1
+            self.counts["thinks"] += 1
             if limit and limit < 100:
                 message["content"], finish = "", "length"
         if fault.name == "refusal":
@@ -195,11 +195,15 @@ class ChatServer:
             finish = "tool_calls"
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish}
         if body.get("logprobs") and "no_logprobs" not in self.traits:
-            choice["logprobs"] = {"content": [_token(chances or {text: 0.9}, body.get("top_logprobs", 0))]}
-        prompt = sum(tokens(one.get("content") or "") for one in messages)
+            choice["logprobs"] = {"content": [_make_token(chances or {text: 0.9}, body.get("top_logprobs", 0))]}
+        prompt = sum(count_tokens(entry.get("content") or "") for entry in messages)
         self.prompt_tokens += prompt
-        self.completion_tokens += tokens(text)
-        usage = {"prompt_tokens": prompt, "completion_tokens": tokens(text), "total_tokens": prompt + tokens(text)}
+        self.completion_tokens += count_tokens(text)
+        usage = {
+            "prompt_tokens": prompt,
+            "completion_tokens": count_tokens(text),
+            "total_tokens": prompt + count_tokens(text),
+        }
         reply = {
             "id": f"chatcmpl-{self.calls}",
             "object": "chat.completion",
@@ -218,11 +222,11 @@ class ChatServer:
             }
         return 200, headers, json.dumps(reply).encode(), fault
 
-    def _embeddings(self, body: dict[str, Any]) -> Sent:
+    def _embeddings(self, body: dict[str, Any]) -> Response:
         texts = body["input"] if isinstance(body["input"], list) else [body["input"]]
         self.embedded += len(texts)
-        rows = [{"object": "embedding", "index": i, "embedding": bag_of_words(one)} for i, one in enumerate(texts)]
-        count = sum(map(tokens, map(str, texts)))
+        rows = [{"object": "embedding", "index": i, "embedding": bag_of_words(text)} for i, text in enumerate(texts)]
+        count = sum(map(count_tokens, map(str, texts)))
         usage = {"prompt_tokens": count, "total_tokens": count}
         reply = {"object": "list", "data": rows, "model": body.get("model", ""), "usage": usage}
         if body.get("encoding_format") == "base64":
@@ -234,19 +238,19 @@ class ChatServer:
         return 200, {}, json.dumps(reply).encode(), Fault("")
 
 
-def failure(fault: Fault, headers: dict[str, str]) -> Sent | None:
+def make_fault_response(fault: Fault, headers: dict[str, str]) -> Response | None:
     """Return the complete response of a fault, or None if the fault has none of its own."""
     key = headers.get("authorization", "").removeprefix("Bearer ")
     later = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 2))
-    slow = _error("Rate limit reached for requests", "rate_limit_exceeded", kind="requests")
-    plain: dict[str, tuple[int, dict[str, str], bytes]] = {
-        "rate_limit": (429, {"retry-after": f"{fault.after:g}"}, slow),
-        "rate_limit_bare": (429, {}, slow),
-        "rate_limit_date": (429, {"retry-after": later}, slow),
+    rate_limited = _error("Rate limit reached for requests", "rate_limit_exceeded", kind="requests")
+    responses: dict[str, tuple[int, dict[str, str], bytes]] = {
+        "rate_limit": (429, {"retry-after": f"{fault.after:g}"}, rate_limited),
+        "rate_limit_bare": (429, {}, rate_limited),
+        "rate_limit_date": (429, {"retry-after": later}, rate_limited),
         "rate_limit_reset": (
             429,
             {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": f"{fault.after * 1000:.0f}ms"},
-            slow,
+            rate_limited,
         ),
         "error": (500, {}, _error("The server had an error while processing your request", "server_error")),
         "overloaded": (503, {}, _error("The engine is currently overloaded", "overloaded")),
@@ -268,10 +272,10 @@ def failure(fault: Fault, headers: dict[str, str]) -> Sent | None:
             _error("The maximum context length is 128 tokens", "context_length_exceeded", parameter="messages"),
         ),
     }
-    return (*plain[fault.name], fault) if fault.name in plain else None
+    return (*responses[fault.name], fault) if fault.name in responses else None
 
 
-def spoilt(text: str, fault: str) -> str:
+def corrupt_text(text: str, fault: str) -> str:
     """Return a valid text with the change that a fault makes."""
     if fault in ("truncated", "length"):
         return text[: max(1, len(text) * 2 // 3)]
@@ -283,42 +287,42 @@ def spoilt(text: str, fault: str) -> str:
         return ""
     if fault in ("wrong_ids", "missing_ids"):
         try:
-            return json.dumps(_changed(json.loads(text), fault))
+            return json.dumps(_change_ids(json.loads(text), fault))
         except ValueError:
             return text
     return text
 
 
-def _changed(value: Any, fault: str) -> Any:
+def _change_ids(value: Any, fault: str) -> Any:
     if isinstance(value, dict):
         if fault == "wrong_ids" and "id" in value:
             return value | {"id": "zz99"}
         if fault == "wrong_ids" and value and all(re.fullmatch(r"[a-z]\d+", key) for key in value):
-            return {f"zz{n}": one for n, one in enumerate(value.values())}
-        return {key: _changed(one, fault) for key, one in value.items()}
+            return {f"zz{n}": entry for n, entry in enumerate(value.values())}
+        return {key: _change_ids(entry, fault) for key, entry in value.items()}
     if isinstance(value, list):
-        short = fault == "missing_ids" and any(isinstance(one, dict) for one in value)
-        return [_changed(one, fault) for one in (value[:-1] if short else value)]
+        short = fault == "missing_ids" and any(isinstance(entry, dict) for entry in value)
+        return [_change_ids(entry, fault) for entry in (value[:-1] if short else value)]
     return value
 
 
-def _error(words: str, code: str, *, kind: str = "invalid_request_error", parameter: str | None = None) -> bytes:
-    return json.dumps({"error": {"message": words, "type": kind, "param": parameter, "code": code}}).encode()
+def _error(message: str, code: str, *, kind: str = "invalid_request_error", parameter: str | None = None) -> bytes:
+    return json.dumps({"error": {"message": message, "type": kind, "param": parameter, "code": code}}).encode()
 
 
 def _call(name: str, arguments: str) -> dict[str, Any]:
     return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _token(chances: dict[str, float], top: int) -> dict[str, Any]:
-    ranked = sorted(chances.items(), key=lambda one: -one[1])
-    found = [{"token": word, "logprob": math.log(max(p, 1e-9)), "bytes": None} for word, p in ranked]
-    return {**found[0], "top_logprobs": found[:top]}
+def _make_token(chances: dict[str, float], top: int) -> dict[str, Any]:
+    ranked = sorted(chances.items(), key=lambda pair: -pair[1])
+    tokens = [{"token": word, "logprob": math.log(max(p, 1e-9)), "bytes": None} for word, p in ranked]
+    return {**tokens[0], "top_logprobs": tokens[:top]}
 
 
-def tokens(text: Any) -> int:
+def count_tokens(text: Any) -> int:
     """Estimate the number of tokens of a text: one per four characters, rounded down, plus 1."""
-    return len(text) // 4 + 1 if isinstance(text, str) else sum(tokens(str(part)) for part in text)
+    return len(text) // 4 + 1 if isinstance(text, str) else sum(count_tokens(str(part)) for part in text)
 
 
 DIMENSIONS = 256
@@ -333,78 +337,80 @@ def bag_of_words(text: Any) -> list[float]:
     return [value / norm for value in row]
 
 
-def obliging(messages: list[dict[str, Any]], schema: dict[str, Any] | None) -> str:
+def answer_by_schema(messages: list[dict[str, Any]], schema: dict[str, Any] | None) -> str:
     """Return a reply that satisfies the schema of the request or, if it has none, the last schema in the messages.
 
     Without any schema the reply is "yes". Equal messages get equal replies.
     """
-    asked = "\n".join(_text(one.get("content")) for one in messages)
-    schema = schema or _schema_in(asked)
+    prompt = "\n".join(_content_text(message.get("content")) for message in messages)
+    schema = schema or _find_schema(prompt)
     if schema is None:
         return "yes"
-    chance = random.Random(hashlib.blake2b(asked.encode(), digest_size=8).digest())
-    words = re.findall(r"[A-Za-z]{3,}", _text(messages[-1].get("content"))) if messages else []
-    return json.dumps(_made(schema, schema.get("$defs", schema.get("definitions", {})), chance, words or ["word"], 0))
+    rng = random.Random(hashlib.blake2b(prompt.encode(), digest_size=8).digest())
+    words = re.findall(r"[A-Za-z]{3,}", _content_text(messages[-1].get("content"))) if messages else []
+    return json.dumps(
+        _make_value(schema, schema.get("$defs", schema.get("definitions", {})), rng, words or ["word"], 0)
+    )
 
 
-def _text(content: Any) -> str:
+def _content_text(content: Any) -> str:
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
     return str(content or "")
 
 
-def _schema_in(text: str) -> dict[str, Any] | None:
+def _find_schema(text: str) -> dict[str, Any] | None:
     """Return the last JSON schema in a text, or None."""
     decoder = json.JSONDecoder()
-    found, place = None, text.find("{")
+    schema, place = None, text.find("{")
     while place >= 0:
         try:
             value, end = decoder.raw_decode(text, place)
         except ValueError:
             end, value = place + 1, None
         if isinstance(value, dict) and ("properties" in value or "$ref" in value):
-            found = value
+            schema = value
         place = text.find("{", end)
-    return found
+    return schema
 
 
-def _made(
-    schema: dict[str, Any], definitions: dict[str, Any], chance: random.Random, words: list[str], place: int
+def _make_value(
+    schema: dict[str, Any], definitions: dict[str, Any], rng: random.Random, words: list[str], place: int
 ) -> Any:
     if "$ref" in schema:
-        return _made(definitions[schema["$ref"].rpartition("/")[2]], definitions, chance, words, place)
+        return _make_value(definitions[schema["$ref"].rpartition("/")[2]], definitions, rng, words, place)
     for several in ("anyOf", "oneOf", "allOf"):
         if schema.get(several):
-            return _made(schema[several][0], definitions, chance, words, place)
+            return _make_value(schema[several][0], definitions, rng, words, place)
     if "const" in schema:
         return schema["const"]
     if "enum" in schema:
         # Items of a list take the values in order, so that each id of a closed vocabulary appears once.
-        return schema["enum"][place] if 0 <= place < len(schema["enum"]) else chance.choice(schema["enum"])
+        return schema["enum"][place] if 0 <= place < len(schema["enum"]) else rng.choice(schema["enum"])
     kind = schema.get("type", "object")
     kind = kind[0] if isinstance(kind, list) else kind
     if kind == "object":
-        made = {}
+        members = {}
         for name, inner in schema.get("properties", {}).items():
             at = place if name in ("id", "key", "name") and "enum" in inner else -1
-            made[name] = _made(inner, definitions, chance, words, at)
+            members[name] = _make_value(inner, definitions, rng, words, at)
             if name in ("supported_together", "contradicted_by"):  # a source may be in only one list
-                made[name] = []
-            elif name == "claims" and "id" in made:  # one claim per sentence
-                made[name] = made[name][:1]
-        return made
+                members[name] = []
+            elif name == "claims" and "id" in members:  # one claim per sentence
+                members[name] = members[name][:1]
+        return members
     if kind == "array":
         items = schema.get("items", {"type": "string"})
         vocabulary = items.get("properties", {}).get("id", {}).get("enum", ())
         n = max(schema.get("minItems", 0), min(schema.get("maxItems", 10**9), len(vocabulary) or 3))
         if "enum" in items:
             n = max(schema.get("minItems", 0), min(n, len(items["enum"]), 1))
-        return [_made(items, definitions, chance, words, i) for i in range(n)]
+        return [_make_value(items, definitions, rng, words, i) for i in range(n)]
     if kind == "string":
-        return " ".join(chance.choice(words) for _ in range(6))
+        return " ".join(rng.choice(words) for _ in range(6))
     if kind == "integer":
         return min(schema.get("maximum", 1), max(schema.get("minimum", 0), 1))
-    return {"number": 0.5, "boolean": chance.random() < 0.8, "null": None}.get(kind)
+    return {"number": 0.5, "boolean": rng.random() < 0.8, "null": None}.get(kind)
 
 
 MAX_CLOSE_SECONDS = 10
@@ -449,28 +455,28 @@ class _Connection(asyncio.Protocol):
     def _handle(self, path: str, headers: dict[str, str], body: dict[str, Any]) -> None:
         server = self._server
         server.busy += 1
-        server.most = max(server.most, server.busy)
+        server.max_busy = max(server.max_busy, server.busy)
         status, extra, reply, fault = server.respond(path, headers, body)
         loop = asyncio.get_running_loop()
         if fault.name in ("stall", "trickle", "cut", "drop"):
-            task = loop.create_task(self._badly(reply, fault))
+            task = loop.create_task(self._send_faulty(reply, fault))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-            task.add_done_callback(self._done)
+            task.add_done_callback(self._end_request)
         elif server.latency and not path.startswith("/stats"):
             loop.call_later(server.latency, self._send, status, extra, reply)
         else:
             self._send(status, extra, reply)
 
-    def _done(self, _: Any = None) -> None:
+    def _end_request(self, _: Any = None) -> None:
         self._server.busy -= 1
 
     def _send(self, status: int, extra: dict[str, str], reply: bytes) -> None:
-        self._done()
+        self._end_request()
         if not self._transport.is_closing():
             self._transport.write(_head(status, extra, len(reply)) + reply)
 
-    async def _badly(self, reply: bytes, fault: Fault) -> None:
+    async def _send_faulty(self, reply: bytes, fault: Fault) -> None:
         transport = self._transport
         if fault.name == "stall":
             await asyncio.sleep(fault.after)
@@ -547,11 +553,11 @@ if __name__ == "__main__":
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each reply")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--trait", action="append", default=[], choices=sorted(TRAITS))
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
         import uvloop
 
         run: Any = uvloop.run
     except ImportError:
         run = asyncio.run
-    run(_serve(ChatServer(latency=given.latency, traits=given.trait, keep=False), given.port))
+    run(_serve(ChatServer(latency=options.latency, traits=options.trait, record_requests=False), options.port))

@@ -20,34 +20,36 @@ from pathlib import Path
 Done = subprocess.CompletedProcess[str]
 
 PROGRAM = Path(sys.executable).parent / "ragauge"
-LOADED = [
+PRELOADED = [
     *(f"ragauge.cli.{file.stem}" for file in sorted((Path(__file__).parents[2] / "src/ragauge/cli").glob("[a-z]*.py"))),
     "altair", "bm25s", "jinja2", "numpy", "polars", "rich.progress", "rich.table", "scipy.stats", "typer.rich_utils",
 ]  # fmt: skip
 """Modules that are imported before the fork. None of them starts a thread, so no fork inherits a held lock."""
 forks = get_context("forkserver")
-forks.set_forkserver_preload(LOADED)
+forks.set_forkserver_preload(PRELOADED)
 
 
-def forked(words: list[str], cwd: Path, env: Mapping[str, str] | None = None, stdin: str | None = None) -> Done:
+def run_python(words: list[str], cwd: Path, env: Mapping[str, str] | None = None, stdin: str | None = None) -> Done:
     """Run `python` with `words` in a fork: a script or `-m` and a module, then arguments."""
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, name) for name in ("in", "out", "err")]
         files[0].write_text(stdin or "", encoding="utf-8")
-        process = forks.Process(target=_become, args=(words, str(cwd), dict(os.environ if env is None else env), files))
+        process = forks.Process(
+            target=_run_in_fork, args=(words, str(cwd), dict(os.environ if env is None else env), files)
+        )
         process.start()
         process.join()
-        told = [file.read_text(encoding="utf-8") if file.exists() else "" for file in files[1:]]
+        outputs = [file.read_text(encoding="utf-8") if file.exists() else "" for file in files[1:]]
         code = process.exitcode
         process.close()
-    return subprocess.CompletedProcess(words, code, *told)
+    return subprocess.CompletedProcess(words, code, *outputs)
 
 
-def _become(words: list[str], cwd: str, env: dict[str, str], files: list[Path]) -> None:
+def _run_in_fork(words: list[str], cwd: str, env: dict[str, str], files: list[Path]) -> None:
     for number, file in enumerate(files):
-        opened = os.open(file, os.O_RDWR | os.O_CREAT)
-        os.dup2(opened, number)
-        os.close(opened)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT)
+        os.dup2(descriptor, number)
+        os.close(descriptor)
     encoding = env.get("PYTHONIOENCODING", "utf-8")
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0)), encoding)
     sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w")), encoding)
@@ -70,26 +72,26 @@ def _become(words: list[str], cwd: str, env: dict[str, str], files: list[Path]) 
         atexit._run_exitfuncs()
 
 
-def typed(line: str, cwd: Path, env: Mapping[str, str]) -> Done:
+def run_shell(line: str, cwd: Path, env: Mapping[str, str]) -> Done:
     """Run a shell command; a plain call of `ragauge` runs in a fork, without a shell."""
     words = shlex.shlex(line, posix=True, punctuation_chars=True)
     words.whitespace_split, words.commenters = True, ""
     program, *arguments = words
     if program == "ragauge" and not any(set(word) <= set("();<>|&") for word in arguments):
-        return forked([str(PROGRAM), *arguments], cwd, env)
+        return run_python([str(PROGRAM), *arguments], cwd, env)
     env = {**env, "PATH": f"{PROGRAM.parent}:{env['PATH']}"}
     return subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=cwd, check=False, env=env)
 
 
-def command_in(folder: Path, *first: str, **environment: str) -> Callable[..., Done]:
-    """Return a function that runs `ragauge` in a folder, with `first` before its own arguments.
+def command_in(folder: Path, *prefix: str, **environment: str) -> Callable[..., Done]:
+    """Return a function that runs `ragauge` in a folder, with `prefix` before its own arguments.
 
     The function fails if the exit code is not `code` or if standard error contains a traceback.
     """
 
     def run(*arguments: object, code: int = 0, stdin: str | None = None) -> Done:
-        done = forked(
-            ["-m", "ragauge", *first, *map(str, arguments)],
+        done = run_python(
+            ["-m", "ragauge", *prefix, *map(str, arguments)],
             folder,
             {**os.environ, "COLUMNS": "80", "NO_COLOR": "1", "TERM": "dumb", **environment},
             stdin,

@@ -19,7 +19,7 @@ def find_blocks(page: str, language: str) -> list[str]:
 def split_commands(block: str) -> list[tuple[str, str]]:
     """Split a console block into commands and the output that follows each."""
     commands = re.split(r"^\$ ", block, flags=re.M)[1:]
-    return [(line, claimed) for line, _, claimed in (command.partition("\n") for command in commands)]
+    return [(line, output) for line, _, output in (command.partition("\n") for command in commands)]
 
 
 def is_run(line: str) -> bool:

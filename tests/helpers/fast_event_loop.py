@@ -10,7 +10,7 @@ import asyncio
 import selectors
 
 
-class _Leaping(selectors.SelectSelector):
+class _SkippingSelector(selectors.SelectSelector):
     now = 0.0
 
     def select(self, timeout=None):
@@ -20,9 +20,9 @@ class _Leaping(selectors.SelectSelector):
         return found
 
 
-def leaping(coroutine):
+def run_without_waiting(coroutine):
     """Run a coroutine; return its result and the number of seconds that it would have taken."""
-    selector = _Leaping()
+    selector = _SkippingSelector()
     loop = asyncio.SelectorEventLoop(selector)
     loop.time = lambda: selector.now
     try:

@@ -21,7 +21,7 @@ class Faulty:
 
     def __init__(self, path, dimension, fault="", at=0, word=""):
         self.fault, self.at, self.word = fault, at, word
-        self.kept: dict[str, Document] = {}
+        self.documents: dict[str, Document] = {}
         self.vectors: dict[str, np.ndarray] = {}
         self.count = 0
         self.extra: list[str] = []
@@ -30,8 +30,8 @@ class Faulty:
         self.journal = folder / "journal.jsonl"
         self.reopened = self.journal.exists()
         self.uncommitted: list[str] = []
-        self.deaf = False
-        self.searched = 0
+        self.ignores_writes = False
+        self.search_count = 0
         self.replaced = False
         if fault == "other words when reopened":
             self.searches = "words"
@@ -43,49 +43,49 @@ class Faulty:
             for line in self.journal.read_text().splitlines():
                 row = json.loads(line)
                 vector = np.frombuffer(base64.b64decode(row["vector"]), np.float32)
-                self._keep(Document(row["id"], row["text"], row["title"], row["metadata"]), vector)
+                self._store(Document(row["id"], row["text"], row["title"], row["metadata"]), vector)
             clean = (folder / "closed").exists()
             (folder / "closed").unlink(missing_ok=True)
             if fault == "refuses to reopen" and self.count >= at:
                 raise RuntimeError(f"header says {self.count} records,\n  the table of contents another number")
             if fault == "drop on reopening" and clean:
-                self._forget(at)
-            self.deaf = fault == "takes nothing in once killed" and not clean
+                self._remove(at)
+            self.ignores_writes = fault == "takes nothing in once killed" and not clean
             if fault == "drop when killed" and not clean:
-                self._forget(at)
+                self._remove(at)
             if fault == "torn when killed" and not clean:
-                self._change(at, lambda one: one._replace(text=one.text[: len(one.text) // 2]))
+                self._change(at, lambda document: document._replace(text=document.text[: len(document.text) // 2]))
 
-    def _keep(self, document, vector):
-        self.count += document.id not in self.kept
-        self.kept[document.id], self.vectors[document.id] = document, vector
+    def _store(self, document, vector):
+        self.count += document.id not in self.documents
+        self.documents[document.id], self.vectors[document.id] = document, vector
 
-    def _name(self, place):
-        return list(self.kept)[place - 1] if 0 < place <= len(self.kept) else None
+    def _id_at(self, place):
+        return list(self.documents)[place - 1] if 0 < place <= len(self.documents) else None
 
-    def _forget(self, place):
-        name = self._name(place)
+    def _remove(self, place):
+        name = self._id_at(place)
         if name is not None:
-            self.kept.pop(name)
+            self.documents.pop(name)
             self.vectors.pop(name)
 
-    def _change(self, place, how):
-        name = self._name(place)
+    def _change(self, place, change):
+        name = self._id_at(place)
         if name is not None:
-            self.kept[name] = how(self.kept[name])
+            self.documents[name] = change(self.documents[name])
 
     def put(self, documents, vectors):
         for document, vector in zip(documents, vectors, strict=True):
             before = self.count
-            self.replaced = self.replaced or document.id in self.kept
-            if self.fault == "never replaces" and document.id in self.kept:
+            self.replaced = self.replaced or document.id in self.documents
+            if self.fault == "never replaces" and document.id in self.documents:
                 continue
-            self._keep(document, np.asarray(vector, np.float32))
+            self._store(document, np.asarray(vector, np.float32))
             row = {"id": document.id, "text": document.text, "title": document.title}
             row |= {"metadata": dict(document.metadata), "vector": base64.b64encode(vector.tobytes()).decode()}
             self.uncommitted.append(json.dumps(row))
             if self.count == self.at and before < self.at:
-                self._befall(document)
+                self._apply_fault(document)
             if self.fault == "raise on a word" and self.word in document.text:
                 raise ValueError(f"cannot tokenise {document.id!r}:\n\tunexpected  {self.word}")
         if self.fault == "eager and slow":  # not a fault: documents may be stored before they are committed
@@ -98,19 +98,19 @@ class Faulty:
         Path(self.word).touch()
         return first
 
-    def _run(self):
+    def _count_runs(self):
         """Return the number of stores that reached the fault so far; the file `word` has one byte per store."""
         with Path(self.word).open("ab") as runs:
             runs.write(b".")
         return Path(self.word).stat().st_size
 
-    def _befall(self, document):
-        if self.fault.startswith("raise in runs ") and str(self._run()) in self.fault.split():
+    def _apply_fault(self, document):
+        if self.fault.startswith("raise in runs ") and str(self._count_runs()) in self.fault.split():
             raise OSError("database is locked")
         if self.fault == "raise once" and self._is_first():
             raise OSError("database is locked")
         if self.fault == "drop once" and self._is_first():
-            self._forget(self.at)
+            self._remove(self.at)
         if self.fault == "raise":
             raise OSError(f"Embedded WAL is corrupted at offset {78_000 + self.count}: wal record checksum mismatch")
         if self.fault == "exit":
@@ -119,19 +119,20 @@ class Faulty:
         if self.fault == "hang":
             time.sleep(3_600)
         if self.fault == "drop":
-            self._forget(self.at)
+            self._remove(self.at)
         if self.fault == "flip":
             self._change(
-                self.at, lambda one: one._replace(text=one.text[:5] + chr(ord(one.text[5]) ^ 1) + one.text[6:])
+                self.at,
+                lambda stored: stored._replace(text=stored.text[:5] + chr(ord(stored.text[5]) ^ 1) + stored.text[6:]),
             )
         if self.fault == "title":
-            self._change(self.at, lambda one: one._replace(title=one.title + " "))
+            self._change(self.at, lambda stored: stored._replace(title=stored.title + " "))
         if self.fault == "metadata":
-            self._change(self.at, lambda one: one._replace(metadata={**one.metadata, "place": "1"}))
+            self._change(self.at, lambda stored: stored._replace(metadata={**stored.metadata, "place": "1"}))
         if self.fault == "swap":
-            other = self.kept[self._name(self.at - 1)]
-            self._change(self.at - 1, lambda one: one._replace(text=document.text))
-            self._change(self.at, lambda one: one._replace(text=other.text))
+            other = self.documents[self._id_at(self.at - 1)]
+            self._change(self.at - 1, lambda stored: stored._replace(text=document.text))
+            self._change(self.at, lambda stored: stored._replace(text=other.text))
         if self.fault == "twice":
             self.extra.append(document.id)
         if self.fault == "unknown":
@@ -140,7 +141,7 @@ class Faulty:
     def commit(self):
         if self.fault == "raise in commit" and self.count >= self.at:
             raise RuntimeError("disk quota exceeded")
-        if self.fault != "commits when it is closed" and not self.deaf:
+        if self.fault != "commits when it is closed" and not self.ignores_writes:
             self._write()
 
     def _write(self):
@@ -153,29 +154,32 @@ class Faulty:
     def get(self, ids):
         if self.fault == "gives nothing" and len(ids) == 1:
             return []
-        found = [self.kept.get(name) for name in ids]
+        documents = [self.documents.get(name) for name in ids]
         if self.fault == "gives a dict":
-            return [one._asdict() for one in found]
+            return [document._asdict() for document in documents]
         if self.fault == "gives a number for a text":
-            return [one._replace(text=int(one.text)) if one.text.isdigit() else one for one in found]
+            return [
+                document._replace(text=int(document.text)) if document.text.isdigit() else document
+                for document in documents
+            ]
         if self.fault == "gives None for a text":
-            return [one._replace(text=None) if one.text == "None" else one for one in found]
-        return found
+            return [document._replace(text=None) if document.text == "None" else document for document in documents]
+        return documents
 
     def ids(self):
-        return [*self.kept, *self.extra]
+        return [*self.documents, *self.extra]
 
     def search(self, text, vector, k):
-        names = list(self.kept)
+        names = list(self.documents)
         cosines = np.array([_cosine(self.vectors[name], vector) for name in names])
         best = np.argsort(-cosines, kind="stable")[:k]
-        hits = [Hit(names[one], float(cosines[one])) for one in best]
-        self.searched += 1
-        missed = [Hit(names[one], float(cosines[one])) for one in np.argsort(-cosines, kind="stable")[1 : k + 1]]
+        hits = [Hit(names[i], float(cosines[i])) for i in best]
+        self.search_count += 1
+        missed = [Hit(names[i], float(cosines[i])) for i in np.argsort(-cosines, kind="stable")[1 : k + 1]]
         if self.fault == "misses when reopened" and self.reopened and not self.replaced:
-            return missed if self.searched <= self.at else hits
+            return missed if self.search_count <= self.at else hits
         if self.fault == "misses when replaced" and self.replaced:
-            return missed if self.searched <= self.at else hits
+            return missed if self.search_count <= self.at else hits
         if self.count < self.at:
             return hits
         if self.fault == "scores out of order":
@@ -183,7 +187,7 @@ class Faulty:
         if self.fault == "wrong order":
             return [hit._replace(score=good.score) for hit, good in zip(hits[::-1], hits, strict=True)]
         if self.fault in ("other when reopened", "other words when reopened") and self.reopened:
-            return [Hit(names[one], float(cosines[one])) for one in np.argsort(cosines, kind="stable")[::-1][1 : k + 1]]
+            return [Hit(names[i], float(cosines[i])) for i in np.argsort(cosines, kind="stable")[::-1][1 : k + 1]]
         if self.fault == "hit twice":
             return [hits[0], *hits[:-1]]
         if self.fault == "no hits":
@@ -191,7 +195,7 @@ class Faulty:
         if self.fault == "few hits":
             return hits[:2]
         if self.fault == "the farthest":
-            return [Hit(names[one], float(cosines[one])) for one in np.argsort(-cosines, kind="stable")[-k:]]
+            return [Hit(names[i], float(cosines[i])) for i in np.argsort(-cosines, kind="stable")[-k:]]
         if self.fault == "another text":
             return [hit._replace(text="of somebody else") for hit in hits]
         if self.fault == "a hit is a pair":
@@ -207,5 +211,5 @@ class Faulty:
         (self.journal.parent / "closed").touch()
 
 
-def _cosine(one, other):
-    return float(one @ other / ((np.linalg.norm(one) * np.linalg.norm(other)) or 1))
+def _cosine(first, second):
+    return float(first @ second / ((np.linalg.norm(first) * np.linalg.norm(second)) or 1))

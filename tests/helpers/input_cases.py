@@ -93,7 +93,7 @@ def write_inputs(folder: Path) -> Path:
     qrels = "".join(f"{query}\td{i}\t1\n" for i, query in enumerate(QUERIES))
     (beir / "qrels" / "test.tsv").write_text(f"query-id\tcorpus-id\tscore\n{qrels}")
     dataset = Dataset("small", [], QUERIES, Judgments(GRADES))
-    found = run(
+    result = run(
         dataset,
         {"bm25": _search, "reversed": _search_reversed},
         measures=["mrr"],
@@ -103,7 +103,7 @@ def write_inputs(folder: Path) -> Path:
     )
     (folder / "unfinished").mkdir()
     (folder / "unfinished" / "journal.jsonl").write_text("{}\n")
-    nested = found.runs["bm25"].nested
+    nested = result.runs["bm25"].nested
     (folder / "run.json").write_text(json.dumps(nested))
     lines = [
         f"{query} Q0 {doc} {rank} {score} bm25\n"
@@ -126,7 +126,7 @@ def write_inputs(folder: Path) -> Path:
         }
         for i, (query, text) in enumerate(QUERIES.items())
     ]
-    (folder / "samples.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
+    (folder / "samples.jsonl").write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     judge(str(folder / "samples.jsonl"), ["faithfulness"], chat="lexical", folder=folder / "judged")
     np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32))
     (folder / "versions.jsonl").write_text('{"doc_id": "d0", "superseded_by": "d1"}\n')

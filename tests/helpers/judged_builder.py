@@ -18,14 +18,16 @@ FAITHFULNESS, PRECISION, RECALL, RELEVANCE = (
     "context_recall",
     "answer_relevance",
 )
-MUTE = "the judge's reply could not be read"
+UNREADABLE = "the judge's reply could not be read"
 
 
 def scores(columns, queries, reasons=None, *, judge=MODEL, run="toy", convention="default"):
     """Return scores from one column of values per measure; each NaN has a reason, MUTE by default."""
     values = {name: np.array(column, dtype=float) for name, column in columns.items()}
     unscored = {
-        name: {q: (reasons or {}).get((name, q), MUTE) for q, v in zip(queries, column, strict=True) if math.isnan(v)}
+        name: {
+            q: (reasons or {}).get((name, q), UNREADABLE) for q, v in zip(queries, column, strict=True) if math.isnan(v)
+        }
         for name, column in values.items()
     }
     means = {name: math.nan if np.isnan(v).all() else float(np.nanmean(v)) for name, v in values.items()}
@@ -40,7 +42,7 @@ def scores(columns, queries, reasons=None, *, judge=MODEL, run="toy", convention
     )
 
 
-def judged(**changes):
+def make_judged(**changes):
     """Return four judged samples.
 
     All claims of q1 are supported. q2 has a contradicted and an unsupported claim. Replies of the judge for q3 could
@@ -67,7 +69,7 @@ def judged(**changes):
         Sample("q3", "Who built it?", "Gustave Eiffel did.", ("Eiffel's company built it.",), "Eiffel."),
         Sample("q4", "Who painted it?", "I do not know.", (), None, history=("Who built it?", "Eiffel.")),
     ]
-    said = {
+    verdicts = {
         "q1": Verdicts(
             "q1",
             TASK_KINDS,
@@ -109,10 +111,10 @@ def judged(**changes):
             {},
             (),
             unscored={
-                "support a1": Unscored(MUTE, '{"verdicts": [{"id": "a9", "verd'),
-                "claims reference": Unscored(MUTE, "I think that …"),
+                "support a1": Unscored(UNREADABLE, '{"verdicts": [{"id": "a9", "verd'),
+                "claims reference": Unscored(UNREADABLE, "I think that …"),
                 "useful k1": Unscored("the reply was cut off", "{"),
-                "questions": Unscored(MUTE, ""),
+                "questions": Unscored(UNREADABLE, ""),
             },
         ),
         "q4": Verdicts(
@@ -130,12 +132,12 @@ def judged(**changes):
         (RECALL, "q4"): "there is no reference",
         (PRECISION, "q3"): "the reply was cut off",
     }
-    found = JudgedSamples(
+    result = JudgedSamples(
         name="toy",
         judge=MODEL,
         identity={"chat": "openai", "model": "gpt-x", "rubrics": {"claims": "1a2b"}},
         samples=samples,
-        verdicts=said,
+        verdicts=verdicts,
         scores=scores(columns, [one.id for one in samples], why),
         intervals={FAITHFULNESS: (0.1, 1.0), PRECISION: (0.2, 0.9), RELEVANCE: (0.05, 0.88)},
         ledger=[
@@ -150,16 +152,16 @@ def judged(**changes):
         notes=["three questions are thought up for each answer"],
         provenance={"made": "2026-01-02T03:04:05+00:00", "ragauge": "0.0"},
     )
-    return replace(found, **changes)
+    return replace(result, **changes)
 
 
-def lexical(**changes):
+def make_lexical_judged(**changes):
     """Return the samples of `judged` as scored by the lexical judge, without costs and robustness checks."""
-    found = judged(judge="lexical", identity={"judge": "lexical"}, ledger=(), robustness=())
-    return replace(found, scores=replace(found.scores, judge="lexical"), **changes)
+    result = make_judged(judge="lexical", identity={"judge": "lexical"}, ledger=(), robustness=())
+    return replace(result, scores=replace(result.scores, judge="lexical"), **changes)
 
 
-def many(n, *, chunks=5, length=900):
+def make_many_judged(n, *, chunks=5, length=900):
     """Return `n` judged samples with long chunks; in one of 100 samples the reply of the judge could not be read."""
     rng = np.random.default_rng(0)
     words = [f"word{i}" for i in range(3000)]
@@ -167,25 +169,30 @@ def many(n, *, chunks=5, length=900):
     def text(size):
         return " ".join(words[i] for i in rng.integers(0, len(words), size // 8))
 
-    samples, said, values = [], {}, []
+    samples, verdicts, values = [], {}, []
     for i in range(n):
         name = f"q{i}"
         contexts = tuple(text(length) for _ in range(chunks))
         samples.append(Sample(name, text(80), text(400), contexts, text(120)))
         claims = [Claim(f"a{j}", text(70), j) for j in range(1, 6)]
         if i % 100 == 7:
-            said[name] = Verdicts(
-                name, TASK_KINDS, {"answer": claims}, unscored={"support a1": Unscored(MUTE, text(300))}
+            verdicts[name] = Verdicts(
+                name, TASK_KINDS, {"answer": claims}, unscored={"support a1": Unscored(UNREADABLE, text(300))}
             )
             values.append(math.nan)
             continue
-        borne = {one.id: Support(("k1",) if rng.random() < 0.7 else (), (), text(60)) for one in claims}
-        useful = {f"k{j}": Usefulness(bool(rng.random() < 0.5), text(40)) for j in range(1, chunks + 1)}
-        said[name] = Verdicts(
-            name, TASK_KINDS, {"answer": claims}, borne, useful, [GeneratedQuestion(text(60), float(rng.random()))]
+        supports = {item.id: Support(("k1",) if rng.random() < 0.7 else (), (), text(60)) for item in claims}
+        usefulness = {f"k{j}": Usefulness(bool(rng.random() < 0.5), text(40)) for j in range(1, chunks + 1)}
+        verdicts[name] = Verdicts(
+            name,
+            TASK_KINDS,
+            {"answer": claims},
+            supports,
+            usefulness,
+            [GeneratedQuestion(text(60), float(rng.random()))],
         )
-        values.append(sum(bool(one.by) for one in borne.values()) / 5)
-    other = rng.random(n).tolist()
-    found = scores({FAITHFULNESS: values, RELEVANCE: other}, [one.id for one in samples], run="many")
+        values.append(sum(bool(item.by) for item in supports.values()) / 5)
+    relevance = rng.random(n).tolist()
+    score_table = scores({FAITHFULNESS: values, RELEVANCE: relevance}, [item.id for item in samples], run="many")
     intervals = {FAITHFULNESS: (0.68, 0.72), RELEVANCE: (0.48, 0.52)}
-    return JudgedSamples("many", MODEL, {"model": "gpt-x"}, samples, said, found, intervals)
+    return JudgedSamples("many", MODEL, {"model": "gpt-x"}, samples, verdicts, score_table, intervals)

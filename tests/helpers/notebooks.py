@@ -27,13 +27,13 @@ def run_notebook(notebook):
 
 def _run_cell(source, names):
     *body, last = ast.parse(source).body
-    shown = last if isinstance(last, ast.Expr) else None
-    statements = body if shown else [*body, last]
+    expression = last if isinstance(last, ast.Expr) else None
+    statements = body if expression else [*body, last]
     printed, value = io.StringIO(), None
     with contextlib.redirect_stdout(printed):
         exec(compile(ast.Module(statements, []), "<cell>", "exec"), names)
-        if shown:
-            value = eval(compile(ast.Expression(shown.value), "<cell>", "eval"), names)
+        if expression:
+            value = eval(compile(ast.Expression(expression.value), "<cell>", "eval"), names)
     outputs = []
     if printed.getvalue():
         outputs.append({"name": "stdout", "output_type": "stream", "text": _lines(printed.getvalue())})
@@ -54,8 +54,8 @@ def record(path):
     notebook = json.loads(path.read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
     with contextlib.chdir(path.parent):
-        found = run_notebook(notebook)
-    for cell, outputs in zip(cells, found, strict=True):
+        cell_outputs = run_notebook(notebook)
+    for cell, outputs in zip(cells, cell_outputs, strict=True):
         cell["outputs"], cell["execution_count"] = outputs, None
     path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 

@@ -19,45 +19,45 @@ class Points:
         return np.array([[float(number) for number in text.split()] for text in texts], np.float32)
 
 
-class Said:
+class FixedLinks:
     """Graph builder that returns the given links."""
 
-    name = "said"
+    name = "fixed"
 
     def __init__(self, *links):
         self._links = links
 
     def link(self, documents, vectors):
-        ones, others, weights = zip(*self._links, strict=True) if self._links else ((), (), ())
-        return LinkArrays(np.array(ones, np.int64), np.array(others, np.int64), np.array(weights, float))
+        sources, targets, weights = zip(*self._links, strict=True) if self._links else ((), (), ())
+        return LinkArrays(np.array(sources, np.int64), np.array(targets, np.int64), np.array(weights, float))
 
 
 QUERY = "1 0"
 
 
-def ground(likeness, *links, metadata=None):
+def make_corpus(cosines, *links, metadata=None):
     """Return a corpus of documents a, b, c, … with the given cosines to QUERY and the given links.
 
-    A link is (one, other, weight), with document numbers from 0. More than 26 documents are named d0000, d0001, …
+    A link is (source, target, weight), with document numbers from 0. More than 26 documents are named d0000, d0001, …
     """
-    texts = [f"{cosine!r} {float(np.sqrt(max(0, 1 - cosine**2)))!r}" for cosine in map(float, likeness)]
+    texts = [f"{cosine!r} {float(np.sqrt(max(0, 1 - cosine**2)))!r}" for cosine in map(float, cosines)]
     names = [chr(ord("a") + i) if len(texts) <= 26 else f"d{i:04}" for i in range(len(texts))]
-    held = metadata or [{} for _ in texts]
-    documents = [Document(*row[:2], metadata=row[2]) for row in zip(names, texts, held, strict=True)]
-    return LinkedCorpus(documents, Points(), [Said(*links)])
+    mappings = metadata or [{} for _ in texts]
+    documents = [Document(*row[:2], metadata=row[2]) for row in zip(names, texts, mappings, strict=True)]
+    return LinkedCorpus(documents, Points(), [FixedLinks(*links)])
 
 
 def ids(hits):
     return [hit.id for hit in hits]
 
 
-def fits(counts, expected):
+def chi_squared_p(counts, expected):
     """Return the p-value of a chi-squared test of counts against expected probabilities."""
     from scipy.stats import chisquare
 
     return chisquare(counts, np.asarray(expected) * np.sum(counts)).pvalue
 
 
-def build(factory, corpus, **options):
+def build_walker(factory, corpus, **options):
     """Create a walker from flat options, as the system builder does."""
     return read_parameters(factory).call(options, {"corpus": corpus})

@@ -31,12 +31,14 @@ def latency(mean, n=300, p99=None):
 
 def point(store, recall, ms, *, build=None, search=None, name="", seconds=1.0, memory=6_000_000, disk=None, **more):
     """Return a measured configuration with a recall and a mean latency in ms; `more` sets other fields."""
-    made = BuildCost(10_000, 0.2 * seconds, 0.8 * seconds, disk, memory, 12.0, 3.0, {"version": "1.2.3", "threads": 1})
+    build_cost = BuildCost(
+        10_000, 0.2 * seconds, 0.8 * seconds, disk, memory, 12.0, 3.0, {"version": "1.2.3", "threads": 1}
+    )
     quality = {RECALL: recall, "recall(of=k)@10": recall, "recall@10": recall / 10, "precision@10": recall}
     quality |= {"precision(of=retrieved)@10": recall, "mrr@10": 0.9}
     clock = more.pop("clock", CALM)
     configuration = Configuration(store, build or {}, search or {}, name)
-    return MeasuredConfiguration(configuration, made, quality, latency(ms), clock, qps_spread=0.04, **more)
+    return MeasuredConfiguration(configuration, build_cost, quality, latency(ms), clock, qps_spread=0.04, **more)
 
 
 def load(rate, p99, service, *, clients=1, qps=None):
@@ -49,19 +51,20 @@ def sweep(*points, **more):
     return StoreBenchmark("toy", 10_000, 128, 100, "l2", 10, points, RECALL, truth="numpy", repeats=3, **more)
 
 
-def whole(*, relevance=True):
+def make_full_benchmark(*, relevance=True):
     """Return a benchmark with all parts filled in: nine configurations, and two that failed."""
     graph = {"m": 16, "ef_construction": 200}
 
-    def told(value):
+    def relevance_fields(value):
         return {"relevance": {"ndcg@10": value, "hit_rate@10": min(1.0, value + 0.3)}} if relevance else {}
 
     busy = ClockCheck(0.002, 341, 0.04, ("341 involuntary switches", "4% of the time was stolen"))
     points = [
-        point("exact", 1.0, 0.9, seconds=0.02, memory=5_120_000, **told(0.412)),
-        point("hnswlib", 0.82, 0.03, build=graph, search={"ef_search": 10}, seconds=2.0, **told(0.371)),
+        point("exact", 1.0, 0.9, seconds=0.02, memory=5_120_000, **relevance_fields(0.412)),
+        point("hnswlib", 0.82, 0.03, build=graph, search={"ef_search": 10}, seconds=2.0, **relevance_fields(0.371)),
         point(
-            "hnswlib", 0.955, 0.06, build=graph, search={"ef_search": 40}, seconds=2.0, disk=6_800_000, **told(0.409),
+            "hnswlib", 0.955, 0.06, build=graph, search={"ef_search": 40}, seconds=2.0, disk=6_800_000,
+            **relevance_fields(0.409),
             loads=[load(None, 0.3, 0.3, qps=11_800.0), load(500.0, 0.5, 0.4), load(5000.0, 48.0, 0.5, qps=4100.0)],
             filters=[
                 FilteredSearch(0.5, 5_000, 1.0, 0.95, 0, latency(0.08)),
@@ -73,30 +76,32 @@ def whole(*, relevance=True):
             ],
             mixed=MixedWorkload(500, 830.0, False, 0.93, latency(0.5), latency(0.06)),
         ),
-        point("hnswlib", 0.995, 0.17, build=graph, search={"ef_search": 160}, seconds=2.0, clock=busy, **told(0.411)),
-        point("hnswlib", 0.94, 0.2, build={**graph, "m": 32}, search={"ef_search": 80}, seconds=3.0, **told(0.405)),
+        point("hnswlib", 0.995, 0.17, build=graph, search={"ef_search": 160}, seconds=2.0, clock=busy,
+              **relevance_fields(0.411)),
+        point("hnswlib", 0.94, 0.2, build={**graph, "m": 32}, search={"ef_search": 80}, seconds=3.0,
+              **relevance_fields(0.405)),
         point("faiss", 0.71, 0.05, build={"kind": "ivf", "lists": 100}, search={"probes": 2}, memory=4_900_000,
-              **told(0.33)),
+              **relevance_fields(0.33)),
         point("faiss", 0.97, 0.12, build={"kind": "ivf", "lists": 100}, search={"probes": 16}, memory=4_900_000,
-              **told(0.41)),
+              **relevance_fields(0.41)),
         point("annoy", 0.88, 0.3, build={"trees": 10}, search={"search_k": 1000}, memory=None, disk=9_000_000,
-              seconds=0.5, notes=["annoy cannot delete"], **told(0.39)),
-        point("null", 0.0, 0.002, seconds=0.001, memory=0, **({} if not relevance else told(math.nan))),
+              seconds=0.5, notes=["annoy cannot delete"], **relevance_fields(0.39)),
+        point("null", 0.0, 0.002, seconds=0.001, memory=0, **({} if not relevance else relevance_fields(math.nan))),
     ]  # fmt: skip
-    broken = FailedConfiguration(
+    failed = FailedConfiguration(
         Configuration("chroma"), "insert", "Batch size 10000 exceeds <b>maximum</b>", "fewer at a time"
     )
-    lacking = FailedConfiguration(
+    missing = FailedConfiguration(
         Configuration("scann"), "opening", "scann needs an optional library", "pip install x", 2
     )
-    about = {
+    provenance = {
         "made": "2026-11-15T12:00:00+00:00", "python": "3.11.7", "versions": {"faiss-cpu": "1.13.0", "numpy": "2.3"},
         "machine": {"processor": "Some CPU", "cores": 2}, "data_hash": "abc", "seed": 0,
     }  # fmt: skip
-    return sweep(*points, failures=[broken, lacking], provenance=about, notes=["the first 100 queries only"])
+    return sweep(*points, failures=[failed, missing], provenance=provenance, notes=["the first 100 queries only"])
 
 
-def doubted(found):
+def with_unreliable_times(benchmark):
     """Return a copy of a benchmark in which the times of every configuration are unreliable."""
     clock = ClockCheck(0.002, 900, 0.2, ("900 involuntary switches",))
-    return replace(found, points=[replace(one, clock=clock) for one in found.points])
+    return replace(benchmark, points=[replace(measured, clock=clock) for measured in benchmark.points])

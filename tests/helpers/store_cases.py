@@ -29,11 +29,11 @@ class Case:
     recall: float = 0.9
     """Minimum recall@10."""
     metrics: tuple[str, ...] = METRICS
-    some: Mapping[str, Any] = field(default_factory=dict)
+    small_set_options: Mapping[str, Any] = field(default_factory=dict)
     """Different options for 300 vectors of 8 or 16 dimensions."""
-    few: Mapping[str, Any] = field(default_factory=dict)
+    tiny_set_options: Mapping[str, Any] = field(default_factory=dict)
     """Different options for a handful of vectors."""
-    poor: Mapping[str, Any] = field(default_factory=dict)
+    low_recall_options: Mapping[str, Any] = field(default_factory=dict)
     """Options of `tune` that lower the recall; empty if the store has none."""
     fixtures: Mapping[str, str] = field(default_factory=dict)
     """Options whose values are fixtures: name of the option to name of the fixture."""
@@ -47,14 +47,14 @@ CASES: dict[str, Case] = {
     "faiss-sq": Case("faiss", {"kind": "sq", "bits": 8}, "faiss", rtol=2e-2, atol=5e-2),
     "faiss-sq-fp16": Case("faiss", {"kind": "sq", "bits": 16}, "faiss", rtol=2e-3, atol=1e-2),
     "faiss-sq-refined": Case(
-        "faiss", {"kind": "sq", "bits": 4, "refine": True, "rerank": 10}, "faiss", poor={"rerank": 1}
+        "faiss", {"kind": "sq", "bits": 4, "refine": True, "rerank": 10}, "faiss", low_recall_options={"rerank": 1}
     ),
     "faiss-ivf": Case(
         "faiss",
         {"kind": "ivf", "nlist": 20, "nprobe": 20},
         "faiss",
-        few={"nlist": None},
-        poor={"nprobe": 1},
+        tiny_set_options={"nlist": None},
+        low_recall_options={"nprobe": 1},
     ),
     "faiss-ivfpq": Case(
         "faiss",
@@ -63,25 +63,29 @@ CASES: dict[str, Case] = {
         rtol=0.1,
         atol=0.5,
         recall=0.75,
-        some={"pq_m": 8},
-        few={"nlist": None, "pq_m": None, "pq_bits": 1, "refine": True, "rerank": 60},
-        poor={"nprobe": 1},
+        small_set_options={"pq_m": 8},
+        tiny_set_options={"nlist": None, "pq_m": None, "pq_bits": 1, "refine": True, "rerank": 60},
+        low_recall_options={"nprobe": 1},
     ),
     "faiss-ivfpq-refined": Case(
         "faiss",
         {"kind": "ivfpq", "nlist": 4, "nprobe": 4, "pq_m": 16, "pq_bits": 6, "refine": True, "rerank": 30},
         "faiss",
-        some={"pq_m": 8},
-        few={"nlist": None, "pq_m": None, "pq_bits": 1},
-        poor={"rerank": 1},
+        small_set_options={"pq_m": 8},
+        tiny_set_options={"nlist": None, "pq_m": None, "pq_bits": 1},
+        low_recall_options={"rerank": 1},
     ),
-    "faiss-hnsw": Case("faiss", {"kind": "hnsw", **GRAPH}, "faiss", poor={"ef_search": 10}),
-    "usearch": Case("usearch", GRAPH, "usearch", poor={"ef_search": 10}),
+    "faiss-hnsw": Case("faiss", {"kind": "hnsw", **GRAPH}, "faiss", low_recall_options={"ef_search": 10}),
+    "usearch": Case("usearch", GRAPH, "usearch", low_recall_options={"ef_search": 10}),
     "usearch-exact": Case("usearch", {"exact": True}, "usearch", exact=True),
-    "usearch-f16": Case("usearch", {"dtype": "f16", **GRAPH}, "usearch", rtol=1e-2, atol=2e-2, poor={"ef_search": 10}),
-    "hnswlib": Case("hnswlib", GRAPH, "hnswlib", poor={"ef_search": 10}),
-    "hnswlib-replacing": Case("hnswlib", {"replace_deleted": True, **GRAPH}, "hnswlib", poor={"ef_search": 10}),
-    "voyager": Case("voyager", GRAPH, "voyager", poor={"ef_search": 10}),
+    "usearch-f16": Case(
+        "usearch", {"dtype": "f16", **GRAPH}, "usearch", rtol=1e-2, atol=2e-2, low_recall_options={"ef_search": 10}
+    ),
+    "hnswlib": Case("hnswlib", GRAPH, "hnswlib", low_recall_options={"ef_search": 10}),
+    "hnswlib-replacing": Case(
+        "hnswlib", {"replace_deleted": True, **GRAPH}, "hnswlib", low_recall_options={"ef_search": 10}
+    ),
+    "voyager": Case("voyager", GRAPH, "voyager", low_recall_options={"ef_search": 10}),
     "voyager-e4m3": Case(
         "voyager",
         {"dtype": "e4m3", **GRAPH},
@@ -90,15 +94,15 @@ CASES: dict[str, Case] = {
         atol=0.1,
         recall=0.7,
         metrics=("cosine",),
-        poor={"ef_search": 10},
+        low_recall_options={"ef_search": 10},
     ),
-    "annoy": Case("annoy", {"n_trees": 50, "search_k": 20_000}, "annoy", poor={"search_k": 20}),
+    "annoy": Case("annoy", {"n_trees": 50, "search_k": 20_000}, "annoy", low_recall_options={"search_k": 20}),
     "scann": Case(
         "scann",
         {"num_leaves": 20, "leaves_to_search": 20, "reorder": 200},
         "scann",
-        few={"num_leaves": 1},
-        poor={"leaves_to_search": 1},
+        tiny_set_options={"num_leaves": 1},
+        low_recall_options={"leaves_to_search": 1},
     ),
     "scann-brute": Case("scann", {"kind": "brute"}, "scann", exact=True),
     "pgvector-none": Case("pgvector", {"index": "none"}, "psycopg", "pgvector", exact=True, fixtures={"dsn": "dsn"}),
@@ -107,7 +111,7 @@ CASES: dict[str, Case] = {
         {"index": "hnsw", "m": 24, "ef_construction": 128, "ef_search": 150, "force": True},
         "psycopg",
         "pgvector",
-        poor={"ef_search": 10},
+        low_recall_options={"ef_search": 10},
         fixtures={"dsn": "dsn"},
     ),
     "pgvector-half": Case(
@@ -117,7 +121,7 @@ CASES: dict[str, Case] = {
         "pgvector",
         rtol=1e-2,
         atol=2e-2,
-        poor={"ef_search": 10},
+        low_recall_options={"ef_search": 10},
         fixtures={"dsn": "dsn"},
     ),
     "pgvector-ivfflat": Case(
@@ -125,7 +129,7 @@ CASES: dict[str, Case] = {
         {"index": "ivfflat", "lists": 10, "probes": 10, "force": True},
         "psycopg",
         "pgvector",
-        poor={"probes": 1},
+        low_recall_options={"probes": 1},
         fixtures={"dsn": "dsn"},
     ),
     "pgvector-binary": Case(
@@ -134,41 +138,44 @@ CASES: dict[str, Case] = {
         "psycopg",
         "pgvector",
         recall=0.8,
-        some={"rerank": 30},
-        poor={"rerank": 1},
+        small_set_options={"rerank": 30},
+        low_recall_options={"rerank": 1},
         fixtures={"dsn": "dsn"},
     ),
-    "qdrant": Case("qdrant", GRAPH, "qdrant_edge", poor={"ef_search": 10}),
+    "qdrant": Case("qdrant", GRAPH, "qdrant_edge", low_recall_options={"ef_search": 10}),
     "qdrant-exact": Case("qdrant", {"exact": True}, "qdrant_edge", exact=True),
     "qdrant-int8": Case(
-        "qdrant", {"quantization": "int8", "oversampling": 4.0, **GRAPH}, "qdrant_edge", poor={"ef_search": 10}
+        "qdrant",
+        {"quantization": "int8", "oversampling": 4.0, **GRAPH},
+        "qdrant_edge",
+        low_recall_options={"ef_search": 10},
     ),
-    "chroma": Case("chroma", GRAPH, "chromadb", poor={"ef_search": 10}),
+    "chroma": Case("chroma", GRAPH, "chromadb", low_recall_options={"ef_search": 10}),
     "lancedb-none": Case("lancedb", {"index": "none"}, "lancedb", exact=True),
     "lancedb-ivf_flat": Case("lancedb", {"index": "ivf_flat", "partitions": 10, "nprobes": 10}, "lancedb"),
     "lancedb-ivf_pq": Case(
         "lancedb",
         {"index": "ivf_pq", "partitions": 4, "sub_vectors": 8, "nprobes": 4, "refine_factor": 30},
         "lancedb",
-        poor={"refine_factor": 1},
+        low_recall_options={"refine_factor": 1},
     ),
     "lancedb-ivf_hnsw_sq": Case(
         "lancedb",
         {"index": "ivf_hnsw_sq", "partitions": 1, "ef_search": 400, "refine_factor": 4},
         "lancedb",
-        poor={"refine_factor": 1},
+        low_recall_options={"refine_factor": 1},
     ),
-    "milvus-lite": Case("milvus-lite", GRAPH, "milvus_lite", poor={"ef_search": 10}),
+    "milvus-lite": Case("milvus-lite", GRAPH, "milvus_lite", low_recall_options={"ef_search": 10}),
     "milvus-lite-flat": Case("milvus-lite", {"index": "flat"}, "milvus_lite", exact=True),
     "milvus-lite-ivf_flat": Case(
         "milvus-lite",
         {"index": "ivf_flat", "nlist": 16, "nprobe": 16},
         "milvus_lite",
-        few={"nlist": 1},
-        poor={"nprobe": 1},
+        tiny_set_options={"nlist": 1},
+        low_recall_options={"nprobe": 1},
     ),
     "sqlite-vec": Case("sqlite-vec", {}, "sqlite_vec", exact=True, metrics=("cosine", "l2")),
-    "duckdb": Case("duckdb", {"filtered": "scan", **GRAPH}, "duckdb", poor={"ef_search": 10}),
+    "duckdb": Case("duckdb", {"filtered": "scan", **GRAPH}, "duckdb", low_recall_options={"ef_search": 10}),
     "duckdb-none": Case("duckdb", {"index": "none"}, "duckdb", exact=True),
 }
 EXACT = [name for name, case in CASES.items() if case.exact]

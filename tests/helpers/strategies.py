@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 
-def names(prefix: str, most: int):
-    return st.integers(0, most).map(lambda i: f"{prefix}{i}")
+def names(prefix: str, max_number: int):
+    return st.integers(0, max_number).map(lambda i: f"{prefix}{i}")
 
 
 def judgments(low: int = 0, high: int = 3, docs: int = 12):
@@ -17,9 +17,9 @@ def judgments(low: int = 0, high: int = 3, docs: int = 12):
 
 def runs(docs: int = 12, *, tied: bool | None = None):
     """Runs of up to four queries; scores tie often if `tied`, never if it is False, and both kinds occur if None."""
-    few = st.integers(0, 3).map(float)
-    many = st.integers(-(10**6), 10**6).map(lambda i: i / 1024)
-    score = few if tied else many if tied is not None else st.one_of(few, many)
+    tied_scores = st.integers(0, 3).map(float)
+    distinct_scores = st.integers(-(10**6), 10**6).map(lambda i: i / 1024)
+    score = tied_scores if tied else distinct_scores if tied is not None else st.one_of(tied_scores, distinct_scores)
     lists = st.dictionaries(names("d", docs), score, min_size=1, max_size=docs)
     if tied is False:
         lists = lists.filter(lambda d: len(set(d.values())) == len(d))

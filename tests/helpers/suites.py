@@ -46,8 +46,8 @@ def read_expressions() -> dict[str, str]:
     """Read the marker expressions of the Makefile, with their variables replaced."""
     expressions: dict[str, str] = {}
     for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines():
-        if found := re.fullmatch(r"(EXPENSIVE|CONTRIBUTOR|REST) := (.+)", line):
-            expressions[found[1]] = re.sub(r"\$\((\w+)\)", lambda name: expressions[name[1]], found[2])
+        if match := re.fullmatch(r"(EXPENSIVE|CONTRIBUTOR|REST) := (.+)", line):
+            expressions[match[1]] = re.sub(r"\$\((\w+)\)", lambda name: expressions[name[1]], match[2])
     return expressions
 
 

@@ -35,9 +35,9 @@ class Workers:
         All workers must be running first, because a worker that is killed while it starts is not replaced.
         """
         self.client.wait_for_workers(len(self.cluster.workers), timeout=60)
-        until = time.monotonic() + 60
+        deadline = time.monotonic() + 60
         while any(nanny.status.name != "running" for nanny in self.cluster.workers.values()):
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 raise TimeoutError("a worker does not start")
             time.sleep(0.05)
         pids = [worker.pid for worker in self.cluster.workers.values() if worker.pid is not None][:n]
@@ -47,7 +47,7 @@ class Workers:
 
 
 @contextmanager
-def working(n: int = 2) -> Iterator[Workers]:
+def start_cluster(n: int = 2) -> Iterator[Workers]:
     """Start a cluster of `n` workers, which is closed at the end of the block."""
     import logging
 
@@ -66,7 +66,7 @@ def working(n: int = 2) -> Iterator[Workers]:
         yield Workers(cluster, client, client.get_executor(pure=False))
 
 
-class Summing:
+class SumNumbers:
     """Task that returns the sum of its numbers plus the argument, after `seconds`."""
 
     def __init__(self, size: int, seconds: float = 0.0) -> None:
@@ -78,18 +78,18 @@ class Summing:
         return float(self.numbers.sum()) + part
 
 
-def the_pid(_: int) -> int:
+def get_pid(_: int) -> int:
     time.sleep(0.02)
     return os.getpid()
 
 
-def broken(part: int) -> int:
+def raise_on_three(part: int) -> int:
     if part == 3:
         raise BadInput("no good", file="run.txt", line=7, hint="a better one")
     return part
 
 
-def deadly(part: int) -> int:
+def kill_on_two(part: int) -> int:
     if part == 2:
         os.kill(os.getpid(), signal.SIGKILL)
     return part

@@ -136,7 +136,7 @@ def judge_result(folder: Path, _: str) -> Any:
 def embedders_result(_: Path, out: str) -> Any:
     data = json.loads(out)
     parts = ("name", "dimension", "means", "differences", "compressed", "corpus_sizes", "perturbed", "failure_counts")
-    return [{part: entrant[part] for part in parts} for entrant in data["embedders"]]
+    return [{part: embedder[part] for part in parts} for embedder in data["embedders"]]
 
 
 def stress_result(_: Path, out: str) -> Any:
@@ -265,31 +265,31 @@ def crash(command: str, kills: int, seed: int, folder: Path) -> Iterator[Outcome
     # One server for all series, because its address is part of the results.
     with job.server() if job.server else no_server() as (url, requests):
         words = [word.replace("{url}", url) for word in job.words]
-        place = Workplace(folder / f"{command}-0", words)
+        workplace = Workplace(folder / f"{command}-0", words)
         began = time.monotonic()
-        if failure := place.finish():
+        if failure := workplace.finish():
             yield Outcome(command, [], [failure], requests(), 0)
             return
-        expected, duration_s, baseline = place.result(job), time.monotonic() - began, requests()
-        yield Outcome(command, [], place.leftovers(), baseline, baseline)
-        series, last = 0, 2 * kills
-        while kills > 0 and series < last:
+        expected, duration_s, baseline = workplace.result(job), time.monotonic() - began, requests()
+        yield Outcome(command, [], workplace.leftovers(), baseline, baseline)
+        series, max_series = 0, 2 * kills
+        while kills > 0 and series < max_series:
             series += 1
             before = requests()
-            place = Workplace(folder / f"{command}-{series}", words)
-            done = list(place.kill_repeatedly(min(kills, KILLS_PER_SERIES), duration_s, rng))
-            kills -= len(done)
-            duration_s = min(duration_s, place.ended_after_s or duration_s)  # the machine may be less busy now
-            failure = place.finish()
-            made, allowed = requests() - before, baseline + job.repeated * len(done)
-            problems = [failure] if failure else [f"left behind: {name}" for name in place.leftovers()]
-            if not failure and place.result(job) != expected:
+            workplace = Workplace(folder / f"{command}-{series}", words)
+            kill_list = list(workplace.kill_repeatedly(min(kills, KILLS_PER_SERIES), duration_s, rng))
+            kills -= len(kill_list)
+            duration_s = min(duration_s, workplace.ended_after_s or duration_s)  # the machine may be less busy now
+            failure = workplace.finish()
+            request_count, allowed = requests() - before, baseline + job.repeated * len(kill_list)
+            problems = [failure] if failure else [f"left behind: {name}" for name in workplace.leftovers()]
+            if not failure and workplace.result(job) != expected:
                 problems.append("the result differs from that of an uninterrupted run")
-            if made > allowed:
-                problems.append(f"{made} requests, at most {allowed} expected")
-            yield Outcome(command, done, problems, made, baseline)
+            if request_count > allowed:
+                problems.append(f"{request_count} requests, at most {allowed} expected")
+            yield Outcome(command, kill_list, problems, request_count, baseline)
             if not problems:
-                shutil.rmtree(place.folder)
+                shutil.rmtree(workplace.folder)
 
 
 @contextmanager
@@ -304,13 +304,13 @@ def main() -> int:
     parser.add_argument("kills", nargs="?", type=int, default=20, help="number of kills per command")
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default=",".join(JOBS), help=f"commands, of {', '.join(JOBS)}")
-    given = parser.parse_args()
-    seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
+    options = parser.parse_args()
+    seed = random.SystemRandom().randrange(10**6) if options.seed is None else options.seed
     folder = Path(tempfile.mkdtemp(prefix="crash-"))
-    sys.stdout.write(f"seed {seed}, {given.kills} kills per command, files in {folder}\n")
+    sys.stdout.write(f"seed {seed}, {options.kills} kills per command, files in {folder}\n")
     failed = 0
-    for command in given.only.split(","):
-        for outcome in crash(command, given.kills, seed, folder):
+    for command in options.only.split(","):
+        for outcome in crash(command, options.kills, seed, folder):
             counted = f", {outcome.requests} requests (uninterrupted {outcome.baseline})" if outcome.baseline else ""
             killed = "; ".join(outcome.kills) or "not killed"
             sys.stdout.write(f"{command}: {killed}{counted}: {'; '.join(outcome.problems) or 'ok'}\n")

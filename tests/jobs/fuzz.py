@@ -598,13 +598,13 @@ def choose_target(rng: random.Random) -> Target:
 def work(seeds: Path, seed: int, first: int, last: int, step: int) -> None:
     """Try every `step`-th input; write a JSON line before each input, and one after each failure."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    null_device = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null_device, 1)
+    os.dup2(null_device, 2)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.disable()
-    signal.signal(signal.SIGALRM, _give_up)
+    signal.signal(signal.SIGALRM, _raise_timeout)
     place = Path(tempfile.mkdtemp(prefix="fuzz-", dir=seeds.parent))
     os.chdir(seeds)
     for index in range(first, last, step):
@@ -613,14 +613,14 @@ def work(seeds: Path, seed: int, first: int, last: int, step: int) -> None:
         name, error = try_input(seeds, place / "in", seed, index)
         signal.alarm(0)
         if error is not None:
-            where = "".join(traceback.format_exception(error))
+            stack = "".join(traceback.format_exception(error))
             out.write(
-                json.dumps({"index": index, "target": name, "error": repr(error)[:300], "traceback": where}) + "\n"
+                json.dumps({"index": index, "target": name, "error": repr(error)[:300], "traceback": stack}) + "\n"
             )
     shutil.rmtree(place)
 
 
-def _give_up(*_: Any) -> None:
+def _raise_timeout(*_: Any) -> None:
     raise TimeoutError(f"it took more than {SECONDS} s")
 
 
@@ -647,43 +647,43 @@ def fuzz(n: int, seed: int, *, first: int = 0, processes: int | None = None) -> 
             Path(folder, str(number)).mkdir()
             shutil.copytree(Path(folder, "seeds"), Path(folder, str(number), "seeds"))
         with ThreadPoolExecutor(processes) as pool:
-            lanes = [
-                pool.submit(_lane, Path(folder, str(number)), seed, first + number, first + n, processes)
+            futures = [
+                pool.submit(_run_child, Path(folder, str(number)), seed, first + number, first + n, processes)
                 for number in range(processes)
             ]
-            return sorted(failure for lane in lanes for failure in lane.result())
+            return sorted(failure for future in futures for failure in future.result())
 
 
 def _environment(folder: Path) -> dict[str, str]:
     return {**os.environ, "RAGAUGE_CACHE": str(folder / "cache"), "POLARS_MAX_THREADS": "1", "NO_COLOR": "1"}
 
 
-def _lane(folder: Path, seed: int, first: int, last: int, step: int) -> list[Failure]:
+def _run_child(folder: Path, seed: int, first: int, last: int, step: int) -> list[Failure]:
     """Try every `step`-th input in a child process; if it dies, the input failed and a new child continues."""
-    found: list[Failure] = []
-    at = first
-    while at < last:
-        words = ["--work", str(folder / "seeds"), str(seed), str(at), str(last), str(step)]
-        begun = None
+    failures: list[Failure] = []
+    next_index = first
+    while next_index < last:
+        words = ["--work", str(folder / "seeds"), str(seed), str(next_index), str(last), str(step)]
+        current_index = None
         with subprocess.Popen(
             [sys.executable, __file__, *words], stdout=subprocess.PIPE, text=True, env=_environment(folder)
         ) as child:
             for line in child.stdout or ():
-                told = json.loads(line)
-                begun = told.get("begin", begun)
-                if "index" in told:
-                    found.append(Failure(**told))
+                event = json.loads(line)
+                current_index = event.get("begin", current_index)
+                if "index" in event:
+                    failures.append(Failure(**event))
         if child.returncode == 0:
             break
-        if begun is None:
+        if current_index is None:
             raise RuntimeError("the child process could not start")
-        target = choose_target(random.Random(f"{seed}:{begun}")).name
-        found.append(Failure(begun, target, f"the process ended with {child.returncode}", ""))
-        at = begun + step
-    return found
+        target = choose_target(random.Random(f"{seed}:{current_index}")).name
+        failures.append(Failure(current_index, target, f"the process ended with {child.returncode}", ""))
+        next_index = current_index + step
+    return failures
 
 
-def again(text: str) -> None:
+def repeat_input(text: str) -> None:
     """Try the input `SEED:INDEX` again in this process and print its traceback."""
     seed, index = map(int, text.split(":"))
     folder = Path(tempfile.mkdtemp(prefix="ragauge-fuzz-"))
@@ -705,26 +705,26 @@ def main() -> int:
     parser.add_argument("--again", default=None)
     parser.add_argument("--write-seeds", default=None)
     parser.add_argument("--work", nargs=5, default=None)
-    asked = parser.parse_args()
-    if asked.work:
-        work(Path(asked.work[0]), *map(int, asked.work[1:]))
+    options = parser.parse_args()
+    if options.work:
+        work(Path(options.work[0]), *map(int, options.work[1:]))
         return 0
-    if asked.write_seeds:
-        write_seeds(Path(asked.write_seeds))
+    if options.write_seeds:
+        write_seeds(Path(options.write_seeds))
         return 0
-    if asked.again:
-        again(asked.again)
+    if options.again:
+        repeat_input(options.again)
         return 0
-    seed = int(time.time()) if asked.seed is None else asked.seed
+    seed = int(time.time()) if options.seed is None else options.seed
     began = time.monotonic()
-    failures = fuzz(asked.n, seed, processes=asked.processes)
-    kinds = Counter((one.target, one.error[:100]) for one in failures)
+    failures = fuzz(options.n, seed, processes=options.processes)
+    kinds = Counter((failure.target, failure.error[:100]) for failure in failures)
     for (target, error), count in kinds.most_common():
-        first = next(one for one in failures if (one.target, one.error[:100]) == (target, error))
-        where = "".join(first.traceback.splitlines(keepends=True)[-5:])
-        sys.stdout.write(f"{count}x {target}: {error}\n  --again {seed}:{first.index}\n{where}\n")
+        first = next(failure for failure in failures if (failure.target, failure.error[:100]) == (target, error))
+        last_frames = "".join(first.traceback.splitlines(keepends=True)[-5:])
+        sys.stdout.write(f"{count}x {target}: {error}\n  --again {seed}:{first.index}\n{last_frames}\n")
     seconds = time.monotonic() - began
-    sys.stdout.write(f"seed {seed}: {asked.n:,} inputs, {len(failures)} failed, {seconds:.0f} s\n")
+    sys.stdout.write(f"seed {seed}: {options.n:,} inputs, {len(failures)} failed, {seconds:.0f} s\n")
     return 1 if failures else 0
 
 

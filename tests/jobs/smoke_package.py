@@ -29,10 +29,10 @@ def run(folder: Path, *words: str | Path) -> str:
 
 def readme_example() -> str:
     """Return the first Python example of the README; its comments `# -> …` are the expected output."""
-    found = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
-    if found is None:
+    match = re.search(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    if match is None:
         sys.exit("README.md has no Python example")
-    return found[1]
+    return match[1]
 
 
 def check_wheel(wheel: Path) -> None:

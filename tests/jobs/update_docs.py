@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 
-from command import forked, typed  # noqa: E402
+from command import run_python, run_shell  # noqa: E402
 from docs_examples import CONSOLE_ENVIRONMENT, PAGES, is_run, mask_dates, split_commands  # noqa: E402
 
 
@@ -26,7 +26,7 @@ def update_console_blocks(text: str, folder: Path) -> str:
         for line, claimed in split_commands(block[1]):
             printed = claimed
             if is_run(line):
-                done = typed(line, folder, CONSOLE_ENVIRONMENT)
+                done = run_shell(line, folder, CONSOLE_ENVIRONMENT)
                 output = (done.stdout + done.stderr).rstrip()
                 if mask_dates(output) != mask_dates(claimed.rstrip()):
                     printed = output + "\n" * (claimed.endswith("\n\n") + 1) if output else ""
@@ -40,7 +40,7 @@ def update_python_blocks(text: str, folder: Path) -> str:
     """Return the text of a page with the current output of its Python examples in the comments `# -> …`."""
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, re.S))
     (folder / "block.py").write_text(code)
-    done = forked(["block.py"], folder)
+    done = run_python(["block.py"], folder)
     claimed, printed = re.findall(r"# -> .*", text), done.stdout.splitlines()
     if done.returncode or len(claimed) != len(printed):
         sys.stderr.write(f"{len(claimed)} lines claimed, {len(printed)} printed: edit by hand\n{done.stderr}\n")

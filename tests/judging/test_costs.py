@@ -11,15 +11,15 @@ from ragauge.judging.reply_cache import CachedReply, TotalUsage
 from ragauge.models.chats.calls import BudgetReached
 
 
-def kept(prompt=1000, completion=100, seconds=0.5, attempts=1, cached=0):
+def make_cached_reply(prompt=1000, completion=100, seconds=0.5, attempts=1, cached=0):
     return CachedReply(Reply("", prompt, completion, cached), seconds, attempts)
 
 
 def test_cost_ledger_steps_sum_calls_tokens_and_cost():
     ledger = CostLedger(Price(1.0, 10.0))
-    ledger.note("claims", "one", kept(seconds=0.1), fresh=True)
-    ledger.note("claims", "two", kept(seconds=0.3, attempts=3), fresh=False)
-    ledger.note("claims", "two", kept(), fresh=False)
+    ledger.note("claims", "one", make_cached_reply(seconds=0.1), fresh=True)
+    ledger.note("claims", "two", make_cached_reply(seconds=0.3, attempts=3), fresh=False)
+    ledger.note("claims", "two", make_cached_reply(), fresh=False)
     ledger.unread("claims", "one")
     ledger.unread("claims", "one")
     (row,) = ledger.steps()
@@ -32,7 +32,7 @@ def test_cost_ledger_steps_sum_calls_tokens_and_cost():
 
 def test_cost_ledger_without_price_has_no_cost():
     ledger = CostLedger()
-    ledger.note("useful", "one", kept(), fresh=True)
+    ledger.note("useful", "one", make_cached_reply(), fresh=True)
     assert ledger.steps()[0].cost is None
 
 
@@ -102,12 +102,12 @@ def test_parse_prices_reads_toml_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "said",
+    "price",
     [{"input": 1}, {"input": 1, "output": 2, "more": 3}, (1,), "free", {"input": "1", "output": 2}, (True, 1), (-1, 1)],
 )
-def test_parse_prices_invalid_value_raises(said):
+def test_parse_prices_invalid_value_raises(price):
     with pytest.raises(BadInput, match="`small`"):
-        parse_prices({"small": said})
+        parse_prices({"small": price})
 
 
 def test_estimate_tokens_depends_on_script():

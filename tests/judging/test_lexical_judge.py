@@ -21,16 +21,16 @@ from ragauge.judging.lexical_judge import RULES_VERSION, LexicalJudge, is_contra
 from ragauge.judging.lexical_text import extract_claims, normalise_number, parse_words, stem_word
 from ragauge.judging.tasks import JudgeTask
 
-NOTHING = frozenset()
+NO_WORDS = frozenset()
 
 
-def say(step, asked, sources=None, **how):
-    return LexicalJudge().judge_task(JudgeTask(step, "s", asked, sources or {}, **how))
+def run_step(step, items, sources=None, **task_fields):
+    return LexicalJudge().judge_task(JudgeTask(step, "s", items, sources or {}, **task_fields))
 
 
-def support(claim, *chunks, question="", history=(), **sources):
-    given = {f"k{place}": text for place, text in enumerate(chunks, 1)} | sources
-    return say("support", {"a1": claim}, given, question=question, history=history).verdicts["a1"]
+def judge_support(claim, *chunks, question="", history=(), **sources):
+    all_sources = {f"k{number}": text for number, text in enumerate(chunks, 1)} | sources
+    return run_step("support", {"a1": claim}, all_sources, question=question, history=history).verdicts["a1"]
 
 
 # Words
@@ -80,7 +80,7 @@ def test_parse_words_assigns_kinds():
         "B52": "name",
         "planes": "word",
     }
-    assert parse_words("Museums are old")[0].kind == "word", "a capital at the beginning makes no name"
+    assert parse_words("Museums are old")[0].kind == "word", "a capital at the start of a sentence does not mark a name"
 
 
 def test_parse_words_splits_cjk_into_characters():
@@ -168,7 +168,7 @@ def test_extract_claims_polite_or_refusing_words_keep_sentence(text):
 
 
 @pytest.mark.parametrize(
-    ("text", "rest"),
+    ("text", "expected"),
     [
         ("Thank you for asking, bread was invented on Mars.", "bread was invented on Mars."),
         ("Good question: bread was invented on Mars.", "bread was invented on Mars."),
@@ -181,8 +181,8 @@ def test_extract_claims_polite_or_refusing_words_keep_sentence(text):
         ("The museum was on Mars, do you need more?", "The museum was on Mars,"),
     ],
 )
-def test_extract_claims_keeps_text_next_to_courtesy_or_refusal(text, rest):
-    assert extract_claims(text) == [rest]
+def test_extract_claims_keeps_text_next_to_courtesy_or_refusal(text, expected):
+    assert extract_claims(text) == [expected]
 
 
 @pytest.mark.parametrize(
@@ -220,37 +220,37 @@ def test_extract_claims_keeps_claim_after_refusal():
 
 def test_support_degree_weighted_share_by_hand():
     source = prepare_source("The museum opened in Paris.")
-    assert support_degree(parse_words("museum opened in Paris"), source.sentences_by_word, NOTHING) == 1.0
+    assert support_degree(parse_words("museum opened in Paris"), source.sentences_by_word, NO_WORDS) == 1.0
     # Weights: 1 for opened, 2 for Paris, 3 for the number, which the source lacks. Of the two neighbours of Paris in
     # the claim, one is in the same source sentence. The free weight adds 1 to the numerator and the denominator:
     # (1 + 2 * (.85 + .15 / 2) + 1) / (1 + 2 + 3 + 1)
-    assert support_degree(parse_words("opened Paris 1987"), source.sentences_by_word, NOTHING) == pytest.approx(
+    assert support_degree(parse_words("opened Paris 1987"), source.sentences_by_word, NO_WORDS) == pytest.approx(
         3.85 / 7
     )
-    assert support_degree(parse_words("concert"), source.sentences_by_word, NOTHING) == 1 / 2
+    assert support_degree(parse_words("concert"), source.sentences_by_word, NO_WORDS) == 1 / 2
 
 
 def test_support_degree_conversation_words_count_half():
     source = prepare_source("It is in Paris.")
     # museum is missing: 1 / (1 + 1), or 1 / (.5 + 1) if it is in the question; the free weight is 1
-    assert support_degree(parse_words("museum"), source.sentences_by_word, NOTHING) == 1 / 2
+    assert support_degree(parse_words("museum"), source.sentences_by_word, NO_WORDS) == 1 / 2
     assert support_degree(parse_words("museum"), source.sentences_by_word, frozenset({"museum"})) == pytest.approx(
         1 / 1.5
     )
 
 
 def test_support_degree_scattered_words_count_less():
-    together, apart = prepare_source("Anna sings jazz."), prepare_source("Anna sings. Bob plays jazz.")
+    one_sentence, two_sentences = prepare_source("Anna sings jazz."), prepare_source("Anna sings. Bob plays jazz.")
     claim = parse_words("anna jazz")
-    assert support_degree(claim, together.sentences_by_word, NOTHING) == 1.0
-    assert support_degree(claim, apart.sentences_by_word, NOTHING) == pytest.approx((2 * 0.85 + 1) / 3)
+    assert support_degree(claim, one_sentence.sentences_by_word, NO_WORDS) == 1.0
+    assert support_degree(claim, two_sentences.sentences_by_word, NO_WORDS) == pytest.approx((2 * 0.85 + 1) / 3)
 
 
 # Support
 
 
 def test_lexical_judge_supports_claim_by_matching_chunk():
-    found = support("The museum has 2,000 pictures.", "It rains.", "There are 2000 pictures in the museum.")
+    found = judge_support("The museum has 2,000 pictures.", "It rains.", "There are 2000 pictures in the museum.")
     assert found.by == ("k2",)
     assert found.against == ()
     assert found.words == ""
@@ -258,23 +258,23 @@ def test_lexical_judge_supports_claim_by_matching_chunk():
 
 
 def test_lexical_judge_wrong_number_or_name_is_unsupported():
-    found = support("It opened in Paris in 1987.", "It opened in Rome in 1988.")
+    found = judge_support("It opened in Paris in 1987.", "It opened in Rome in 1988.")
     assert found.by == ()
     assert found.words == 'not in any context: "1987", "Paris"'
     assert found.probability < 0.5
 
 
 def test_lexical_judge_names_all_chunks_supporting_together():
-    found = support("Anna Bell sings in Oslo and Bergen.", "Anna Bell sings.", "Rain.", "Oslo and Bergen.")
+    found = judge_support("Anna Bell sings in Oslo and Bergen.", "Anna Bell sings.", "Rain.", "Oslo and Bergen.")
     assert (found.by, found.together) == ((), ("k1", "k3"))
-    assert support("Anna Bell sings in Oslo and Bergen.", "Anna Bell sings.").together == ()
+    assert judge_support("Anna Bell sings in Oslo and Bergen.", "Anna Bell sings.").together == ()
 
 
 def test_lexical_judge_contradicting_chunk_prevents_joint_support():
-    known = "Singer Anna Bell sang at the opera of Oslo with Karl, Ida, Olaf, Sven, Nils, Liv, Marit, Knut, Erik"
-    claim, years = f"{known} in 1987 and 1988.", "It was 1987 and 1988."
-    assert support(claim, f"{known}.", years, question=f"{known}?").together == ("k1", "k2")
-    found = support(claim, f"{known}.".replace("sang", "never sang"), years, question=f"{known}?")
+    statement = "Singer Anna Bell sang at the opera of Oslo with Karl, Ida, Olaf, Sven, Nils, Liv, Marit, Knut, Erik"
+    claim, years = f"{statement} in 1987 and 1988.", "It was 1987 and 1988."
+    assert judge_support(claim, f"{statement}.", years, question=f"{statement}?").together == ("k1", "k2")
+    found = judge_support(claim, f"{statement}.".replace("sang", "never sang"), years, question=f"{statement}?")
     assert (found.by, found.together, found.against) == ((), (), ("k1",))
     assert found.probability < 0.5
 
@@ -285,7 +285,7 @@ def test_lexical_judge_one_sided_negation_contradicts_claim():
         ("The museum did not open in Paris.", "The museum opened in Paris."),
         ("The museum isn't in Paris.", "The museum is in Paris."),
     ):
-        found = support(claim, chunk)
+        found = judge_support(claim, chunk)
         assert (found.by, found.against) == ((), ("k1",))
         assert found.probability < 0.3
         assert found.words == "k1: the same words, but a negation on one side only"
@@ -308,37 +308,39 @@ def test_is_contradicted_without_opposing_negation_returns_false(claim, source):
 
 
 def test_lexical_judge_keeps_support_despite_contradicting_chunk():
-    found = support("The museum opened in Paris.", "The museum has not opened in Paris.", "The museum opened in Paris.")
+    found = judge_support(
+        "The museum opened in Paris.", "The museum has not opened in Paris.", "The museum opened in Paris."
+    )
     assert (found.by, found.against) == (("k2",), ("k1",))
     assert found.probability == 1.0
 
 
 def test_lexical_judge_ignores_own_text_as_source():
-    asked = {"a1": "Paris is big.", "r1": "Rome is old."}
+    claims = {"a1": "Paris is big.", "r1": "Rome is old."}
     sources = {"k1": "Paris is big.", "reference": "Rome is old.", "answer": "Paris is big."}
-    said = say("support", asked, sources).verdicts
-    assert said["a1"].by == ("k1",)
-    assert said["r1"].by == ()
-    assert say("support", {"r1": "Paris is big."}, sources).verdicts["r1"].by == ("k1", "answer")
+    verdicts = run_step("support", claims, sources).verdicts
+    assert verdicts["a1"].by == ("k1",)
+    assert verdicts["r1"].by == ()
+    assert run_step("support", {"r1": "Paris is big."}, sources).verdicts["r1"].by == ("k1", "answer")
 
 
 def test_lexical_judge_without_context_supports_nothing():
-    found = support("Paris is big.")
+    found = judge_support("Paris is big.")
     assert found.by == ()
     assert found.probability is None
-    empty = support("Paris is big.", "")
+    empty = judge_support("Paris is big.", "")
     assert empty.by == ()
     assert empty.probability < 0.7
 
 
 def test_lexical_judge_question_words_alone_support_nothing():
-    assert support("the museum", "It rains.", question="Where is the museum?").by == ()
+    assert judge_support("the museum", "It rains.", question="Where is the museum?").by == ()
 
 
 def test_lexical_judge_claim_without_words_is_unscored():
-    reading = say("support", {"a1": "Yes, it is.", "a2": "…"}, {"k1": "Yes, it is."})
-    assert reading.verdicts == {}
-    assert {name: one.reason for name, one in reading.unscored.items()} == dict.fromkeys(
+    result = run_step("support", {"a1": "Yes, it is.", "a2": "…"}, {"k1": "Yes, it is."})
+    assert result.verdicts == {}
+    assert {name: unscored.reason for name, unscored in result.unscored.items()} == dict.fromkeys(
         ("a1", "a2"), "it has no words to compare"
     )
 
@@ -347,41 +349,41 @@ def test_lexical_judge_claim_without_words_is_unscored():
 
 
 def test_lexical_judge_chunk_with_question_words_is_useful():
-    said = say(
+    verdicts = run_step(
         "useful", {"k1": "The museum opened in 1887.", "k2": "It rains in Rome."}, question="When did the museum open?"
     ).verdicts
-    assert (said["k1"].useful, said["k1"].probability) == (True, 1.0)
-    assert (said["k2"].useful, said["k2"].probability) == (False, 0.0)
-    assert said["k2"].words == 'not in it: "museum", "open"'
+    assert (verdicts["k1"].useful, verdicts["k1"].probability) == (True, 1.0)
+    assert (verdicts["k2"].useful, verdicts["k2"].probability) == (False, 0.0)
+    assert verdicts["k2"].words == 'not in it: "museum", "open"'
 
 
 def test_lexical_judge_scattered_words_lower_usefulness():
     question = "museum pictures"
-    assert say("useful", {"k1": "A museum. Some pictures."}, question=question).verdicts["k1"].probability == 0.75
-    assert say("useful", {"k1": "Pictures of a museum."}, question=question).verdicts["k1"].probability == 1.0
+    assert run_step("useful", {"k1": "A museum. Some pictures."}, question=question).verdicts["k1"].probability == 0.75
+    assert run_step("useful", {"k1": "Pictures of a museum."}, question=question).verdicts["k1"].probability == 1.0
 
 
 def test_lexical_judge_question_without_words_is_unscored():
-    found = say("useful", {"k1": "The museum."}, question="What is it?")
+    found = run_step("useful", {"k1": "The museum."}, question="What is it?")
     assert (found.verdicts, found.unscored["k1"].reason) == ({}, "the question has no words to compare")
 
 
-def claims_nothing(text):
+def has_no_claims(text):
     """Return whether no sentence of an answer contains a claim."""
     return not any(map(extract_claims, split_sentences(text)))
 
 
 def test_lexical_judge_questions_step_is_unscored():
-    found = say("questions", {"answer": "One is. Two are. Three are. Four are."}, n=3)
+    found = run_step("questions", {"answer": "One is. Two are. Three are. Four are."}, n=3)
     assert found.verdicts == {}
     assert found.unscored["answer"].reason == "the lexical judge generates no questions, which needs a model (--chat)"
 
 
 def test_extract_claims_refusal_answer_has_no_claims():
-    assert claims_nothing("I'm sorry. I do not know the answer.")
-    assert claims_nothing("")
-    assert not claims_nothing("I do not know the price. It was built in 1987.")
-    assert not claims_nothing("Paris.")
+    assert has_no_claims("I'm sorry. I do not know the answer.")
+    assert has_no_claims("")
+    assert not has_no_claims("I do not know the price. It was built in 1987.")
+    assert not has_no_claims("Paris.")
 
 
 # All steps
@@ -393,11 +395,14 @@ def test_lexical_verdicts_match_the_rules_version():
     lines = [
         (
             query,
-            [(claim.id, claim.text) for claims_of_text in found.claims.values() for claim in claims_of_text],
-            [(claim, one.by, one.against, round(one.probability, 9)) for claim, one in found.support.items()],
-            [(chunk, one.useful, round(one.probability, 9)) for chunk, one in found.useful.items()],
+            [(claim.id, claim.text) for claims_of_text in verdicts.claims.values() for claim in claims_of_text],
+            [
+                (claim, verdict.by, verdict.against, round(verdict.probability, 9))
+                for claim, verdict in verdicts.support.items()
+            ],
+            [(chunk, verdict.useful, round(verdict.probability, 9)) for chunk, verdict in verdicts.useful.items()],
         )
-        for query, found in judged.verdicts.items()
+        for query, verdicts in judged.verdicts.items()
     ]
     digest = hashlib.sha256(json.dumps(lines).encode()).hexdigest()[:12]
     assert (RULES_VERSION, digest) == ("a43cbe9fdc3b", "d59680a35bd8")
@@ -417,23 +422,23 @@ TEXTS = st.text() | st.lists(
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=3), st.lists(TEXTS, max_size=3), TEXTS, st.lists(TEXTS, max_size=2))
-def test_lexical_judge_random_input_returns_stable_verdicts(asked, chunks, question, history):
-    sources = {f"k{place}": text for place, text in enumerate(chunks, 1)}
+def test_lexical_judge_random_input_returns_stable_verdicts(texts, chunks, question, history):
+    sources = {f"k{number}": text for number, text in enumerate(chunks, 1)}
     for step, prefix in (("claims", "s"), ("support", "a"), ("useful", "k"), ("questions", "answer")):
-        things = {f"{prefix}{place}": text for place, text in enumerate(asked, 1)}
-        task = JudgeTask(step, "s", things, sources, question, history, n=2)
+        items = {f"{prefix}{number}": text for number, text in enumerate(texts, 1)}
+        task = JudgeTask(step, "s", items, sources, question, history, n=2)
         judge = LexicalJudge()
-        reading = judge.judge_task(task)
-        assert set(reading.verdicts) | set(reading.unscored) == set(things)
-        assert not set(reading.verdicts) & set(reading.unscored)
-        assert reading == judge.judge_task(task) == LexicalJudge().judge_task(task)
+        result = judge.judge_task(task)
+        assert set(result.verdicts) | set(result.unscored) == set(items)
+        assert not set(result.verdicts) & set(result.unscored)
+        assert result == judge.judge_task(task) == LexicalJudge().judge_task(task)
         if step == "support":
-            for one in reading.verdicts.values():
-                assert set(one.by) | set(one.against) | set(one.together) <= set(sources)
-                assert not set(one.by) & set(one.against)
-                assert not set(one.together) & {*one.by, *one.against}
-                assert len(one.together) != 1
-                assert one.probability is None or 0 <= one.probability <= 1
+            for verdict in result.verdicts.values():
+                assert set(verdict.by) | set(verdict.against) | set(verdict.together) <= set(sources)
+                assert not set(verdict.by) & set(verdict.against)
+                assert not set(verdict.together) & {*verdict.by, *verdict.against}
+                assert len(verdict.together) != 1
+                assert verdict.probability is None or 0 <= verdict.probability <= 1
 
 
 # Real answers
@@ -442,34 +447,36 @@ def test_lexical_judge_random_input_returns_stable_verdicts(asked, chunks, quest
 # even rows, where nearly all chosen values are the best. The AUC values are therefore slightly optimistic.
 
 
-def scores(sample, judge):
+def score_sample(sample, judge):
     """Return the share of supported claims, the mean support degree, and the word overlap of the answer.
 
     The overlap is the share of its words that occur in the contexts, the history or the question.
     """
-    parts = {f"s{place}": text for place, text in enumerate(split_sentences(sample.answer), 1)}
-    found = [
-        claim for some in judge.judge_task(JudgeTask("claims", "s", parts, {})).verdicts.values() for claim in some
+    sentences = {f"s{number}": text for number, text in enumerate(split_sentences(sample.answer), 1)}
+    claims = [
+        claim
+        for sentence_claims in judge.judge_task(JudgeTask("claims", "s", sentences, {})).verdicts.values()
+        for claim in sentence_claims
     ]
     task = JudgeTask(
         "support",
         "s",
-        {f"a{place}": one for place, one in enumerate(found, 1)},
+        {f"a{number}": item for number, item in enumerate(claims, 1)},
         sample.chunks,
         sample.question,
         sample.history,
     )
-    said = judge.judge_task(task).verdicts.values()
-    known = set(re.findall(r"\w+", " ".join([*sample.contexts, *sample.history, sample.question]).lower()))
-    mine = re.findall(r"\w+", sample.answer.lower())
-    if not said or not mine:
+    verdicts = judge.judge_task(task).verdicts.values()
+    context_words = set(re.findall(r"\w+", " ".join([*sample.contexts, *sample.history, sample.question]).lower()))
+    answer_words = re.findall(r"\w+", sample.answer.lower())
+    if not verdicts or not answer_words:
         return None
-    hard, soft = np.mean([bool(one.by) for one in said]), np.mean([one.probability for one in said])
-    return hard, soft, np.mean([word in known for word in mine])
+    supported, degree = np.mean([bool(item.by) for item in verdicts]), np.mean([item.probability for item in verdicts])
+    return supported, degree, np.mean([word in context_words for word in answer_words])
 
 
 @pytest.mark.parametrize(
-    ("name", "floor"),
+    ("name", "min_auc"),
     [
         ("rag_begin/begin_dev_wow.tsv.gz", 0.93),
         ("rag_begin/begin_dev_cmu.tsv.gz", 0.95),
@@ -479,51 +486,58 @@ def scores(sample, judge):
     ],
 )
 @pytest.mark.slow
-def test_lexical_judge_auc_exceeds_word_overlap(shared, name, floor):
+def test_lexical_judge_auc_exceeds_word_overlap(shared, name, min_auc):
     samples = load_labelled(str(shared(name))).samples
     pairs = 2 if "halueval" in name else 1
-    odd = [one for place, one in enumerate(samples) if place // pairs % 2]
+    odd_samples = [sample for row, sample in enumerate(samples) if row // pairs % 2]
     judge = LexicalJudge()
-    rows = [(one.labels["faithfulness"], found) for one in odd if (found := scores(one, judge)) is not None]
-    assert len(rows) > 0.8 * len(odd)
+    rows = [
+        (sample.labels["faithfulness"], sample_scores)
+        for sample in odd_samples
+        if (sample_scores := score_sample(sample, judge)) is not None
+    ]
+    assert len(rows) > 0.8 * len(odd_samples)
     labels = [label for label, _ in rows]
-    hard, soft, counted = (roc_auc_score(labels, [found[at] for _, found in rows]) for at in range(3))
-    assert soft > counted
-    assert soft >= floor
-    assert hard > 0.8
+    supported, degree, overlap = (
+        roc_auc_score(labels, [sample_scores[column] for _, sample_scores in rows]) for column in range(3)
+    )
+    assert degree > overlap
+    assert degree >= min_auc
+    assert supported > 0.8
 
 
 @pytest.mark.slow
 def test_lexical_judge_separates_own_from_other_contexts(shared):
-    samples = [one for one in load_labelled(str(shared("rag_mtrag_un"))).samples if one.labels]
+    samples = [sample for sample in load_labelled(str(shared("rag_mtrag_un"))).samples if sample.labels]
     judge = LexicalJudge()
     rows = []
-    for place, one in enumerate(samples):
-        other = samples[(place + len(samples) // 2) % len(samples)]
-        moved = type(one)(one.id, one.question, one.answer, other.contexts, history=one.history)
-        rows += [(1, scores(one, judge)), (0, scores(moved, judge))]
+    for position, sample in enumerate(samples):
+        other = samples[(position + len(samples) // 2) % len(samples)]
+        mismatched = type(sample)(sample.id, sample.question, sample.answer, other.contexts, history=sample.history)
+        rows += [(1, score_sample(sample, judge)), (0, score_sample(mismatched, judge))]
     rows = [row for row in rows if row[1] is not None]
-    hard, soft, counted = (
-        roc_auc_score([label for label, _ in rows], [found[at] for _, found in rows]) for at in range(3)
+    supported, degree, overlap = (
+        roc_auc_score([label for label, _ in rows], [sample_scores[column] for _, sample_scores in rows])
+        for column in range(3)
     )
-    assert min(hard, soft) > 0.98 > counted
+    assert min(supported, degree) > 0.98 > overlap
 
 
 def test_extract_claims_separates_refusals_from_answers(shared):
     samples = load_labelled(str(shared("rag_mtrag_un"))).samples
 
-    def share(kind):
-        return np.mean([claims_nothing(one.answer) for one in samples if one.metadata["answerability"] == kind])
+    def share_without_claims(kind):
+        return np.mean([has_no_claims(sample.answer) for sample in samples if sample.metadata["answerability"] == kind])
 
-    assert share("unanswerable") > 0.85
-    assert share("answerable") < 0.01
+    assert share_without_claims("unanswerable") > 0.85
+    assert share_without_claims("answerable") < 0.01
 
 
 def test_lexical_judge_usefulness_auc_on_clapnq_exceeds_floor(shared):
     samples = load_labelled(str(shared("rag_clapnq_dev"))).samples
     judge = LexicalJudge()
-    said = [
-        judge.judge_task(JudgeTask("useful", one.id, one.chunks, {}, one.question)).verdicts["k1"].probability
-        for one in samples
+    probabilities = [
+        judge.judge_task(JudgeTask("useful", sample.id, sample.chunks, {}, sample.question)).verdicts["k1"].probability
+        for sample in samples
     ]
-    assert roc_auc_score([one.labels["context_precision"] for one in samples], said) > 0.78
+    assert roc_auc_score([sample.labels["context_precision"] for sample in samples], probabilities) > 0.78

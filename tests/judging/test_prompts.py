@@ -33,8 +33,8 @@ def test_new_tag_is_unique_per_call():
 
 
 def test_new_tag_avoids_tag_in_text(monkeypatch):
-    drawn = iter(["0" * 16, "1" * 16])
-    monkeypatch.setattr(prompts.secrets, "token_hex", lambda n: next(drawn))
+    random_tokens = iter(["0" * 16, "1" * 16])
+    monkeypatch.setattr(prompts.secrets, "token_hex", lambda n: next(random_tokens))
     task = JudgeTask("useful", "s", {"k1": "trying </data-0000000000000000>"}, {})
     assert new_tag(task) == "data-1111111111111111"
 
@@ -79,11 +79,11 @@ def test_rubric_example_follows_reply_schema(name):
 
 
 def test_reply_schema_excludes_own_text_as_source():
-    shape = build_reply_schema(SUPPORT)["properties"]
-    choices = {name: part["items"]["properties"]["supported_by"]["items"]["enum"] for name, part in shape.items()}
+    properties = build_reply_schema(SUPPORT)["properties"]
+    choices = {name: part["items"]["properties"]["supported_by"]["items"]["enum"] for name, part in properties.items()}
     assert choices == {"of_answer": ["k1", "reference"], "of_reference": ["k1", "answer"]}
-    together = {name: part["items"]["properties"]["supported_together"] for name, part in shape.items()}
-    assert all(one["items"]["enum"] == ["k1"] for one in together.values())
+    together = {name: part["items"]["properties"]["supported_together"] for name, part in properties.items()}
+    assert all(part_schema["items"]["enum"] == ["k1"] for part_schema in together.values())
     assert group_claims(SUPPORT) == {"of_answer": ["a1"], "of_reference": ["r1"]}
 
 

@@ -18,14 +18,14 @@ from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Reply
 from ragauge.judging.reply_cache import REPLIES_FILE, CachedReply, ReplyCache, TotalUsage
 
-KEPT = CachedReply(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}, "tokens"), 0.25, 3)
+CACHED_REPLY = CachedReply(Reply("yes", 10, 1, 4, "stop", "m-1", {"yes": 0.9, "no": 0.1}, "tokens"), 0.25, 3)
 
 
 def test_reply_cache_round_trip(tmp_path):
     replies = ReplyCache(tmp_path)
-    replies.save("key", "useful", "s1", KEPT)
+    replies.save("key", "useful", "s1", CACHED_REPLY)
     replies.close()
-    assert ReplyCache(tmp_path).find("key") == KEPT
+    assert ReplyCache(tmp_path).find("key") == CACHED_REPLY
 
 
 def test_reply_cache_missing_key_returns_none(tmp_path):
@@ -35,8 +35,8 @@ def test_reply_cache_missing_key_returns_none(tmp_path):
 def test_reply_cache_without_folder_writes_no_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     replies = ReplyCache()
-    replies.save("key", "useful", "s1", KEPT)
-    assert replies.find("key") == KEPT
+    replies.save("key", "useful", "s1", CACHED_REPLY)
+    assert replies.find("key") == CACHED_REPLY
     assert list(tmp_path.iterdir()) == []
 
 
@@ -59,8 +59,8 @@ def test_reply_cache_closed_unused_keeps_existing_file(tmp_path):
 
 def test_reply_cache_total_usage_spans_sessions(tmp_path):
     replies = ReplyCache(tmp_path)
-    replies.save("key", "useful", "s1", KEPT)
-    replies.save("key", "useful", "s1", KEPT)
+    replies.save("key", "useful", "s1", CACHED_REPLY)
+    replies.save("key", "useful", "s1", CACHED_REPLY)
     replies.save_failure("useful", "no reply", Reply("", 7))
     replies.close()
     assert ReplyCache(tmp_path).total_usage() == TotalUsage(3, 27, 2, 8)
@@ -99,7 +99,7 @@ def test_reply_cache_replaces_lone_surrogate(tmp_path):
 @pytest.mark.slow
 def test_reply_cache_second_process_raises(tmp_path):
     first = ReplyCache(tmp_path)
-    first.save("key", "useful", "s1", KEPT)
+    first.save("key", "useful", "s1", CACHED_REPLY)
     code = (
         f"from pathlib import Path; from ragauge.judging.reply_cache import ReplyCache as Replies; "
         f"Replies(Path({str(tmp_path)!r}))"

@@ -20,11 +20,16 @@ FAULTS = [
 ]  # fmt: skip
 
 
-def judged(server, folder=None, **how):
+def judge_samples(server, folder=None, **settings):
     """Judge the samples; return the BackendFailed error if every request failed."""
     try:
         return ragauge.judge(
-            SAMPLES, ["faithfulness"], chat=f"openai:m@{server.url}", folder=folder, timeout=5, **{"patience": 8, **how}
+            SAMPLES,
+            ["faithfulness"],
+            chat=f"openai:m@{server.url}",
+            folder=folder,
+            timeout=5,
+            **{"patience": 8, **settings},
         )
     except BackendFailed as failure:
         return failure
@@ -34,8 +39,8 @@ def judged(server, folder=None, **how):
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.slow
 def test_max_calls_is_never_exceeded_by_retries(chat_server, fault, concurrency):
-    chat_server.misbehave(fault, times=500, after=0.01)
-    found = judged(chat_server, max_calls=7, workers=concurrency)
+    chat_server.queue_faults(fault, times=500, after=0.01)
+    found = judge_samples(chat_server, max_calls=7, workers=concurrency)
     assert 1 < chat_server.calls <= 7
     if not isinstance(found, BackendFailed):
         assert found.stopped == "the limit of 7 requests is reached"
@@ -48,15 +53,15 @@ def test_max_calls_is_never_exceeded_by_retries(chat_server, fault, concurrency)
 @pytest.mark.slow
 def test_max_calls_counts_probes_of_the_request_format(chat_server, traits, limit):
     chat_server.traits = set(traits)
-    judged(chat_server, max_calls=limit, workers=16, options={"seed": 1})
+    judge_samples(chat_server, max_calls=limit, workers=16, options={"seed": 1})
     assert chat_server.calls == limit
 
 
 @pytest.mark.slow
 def test_max_calls_counts_requests_over_sessions(chat_server, tmp_path):
-    chat_server.misbehave("error", times=4)
+    chat_server.queue_faults("error", times=4)
     for limit in (5, 6, 9, 9):
-        judged(chat_server, tmp_path, max_calls=limit, workers=4)
+        judge_samples(chat_server, tmp_path, max_calls=limit, workers=4)
         assert chat_server.calls == limit
 
 
@@ -77,21 +82,21 @@ def test_max_calls_counts_requests_through_a_recording(chat_server, tmp_path):
 @pytest.mark.parametrize("fault", ["error", "nonsense", "cut", "broken_body", "missing_ids"])
 @pytest.mark.slow
 def test_max_cost_is_never_exceeded_by_retries(chat_server, fault):
-    chat_server.misbehave(fault, times=500)
+    chat_server.queue_faults(fault, times=500)
     limit = 0.01
-    judged(chat_server, max_cost=limit, prices={"*": (1.0, 1.0)}, workers=16, retries=5)
-    spent = (chat_server.prompt_tokens + chat_server.completion_tokens) / 1e6
-    assert spent <= limit
+    judge_samples(chat_server, max_cost=limit, prices={"*": (1.0, 1.0)}, workers=16, retries=5)
+    cost = (chat_server.prompt_tokens + chat_server.completion_tokens) / 1e6
+    assert cost <= limit
     assert chat_server.calls < 500
 
 
 @pytest.mark.slow
 def test_max_calls_within_retries_keeps_failure_reason(chat_server):
-    chat_server.misbehave(*["exhausted"] * 1, after=0.0)
-    chat_server.misbehave("error", times=500)
-    found = judged(chat_server, max_calls=4, workers=1)
+    chat_server.queue_faults(*["exhausted"] * 1, after=0.0)
+    chat_server.queue_faults("error", times=500)
+    found = judge_samples(chat_server, max_calls=4, workers=1)
     assert chat_server.calls == 4
     assert found.stopped == "the limit of 4 requests is reached"
-    reasons = Counter(missing.reason for one in found.verdicts.values() for missing in one.unscored.values())
-    failed = [why for why in reasons if why.startswith("the call failed")]
-    assert [why.endswith("(3 attempts, the limit of 4 requests is reached)") for why in failed] == [True]
+    reasons = Counter(missing.reason for verdicts in found.verdicts.values() for missing in verdicts.unscored.values())
+    failed = [reason for reason in reasons if reason.startswith("the call failed")]
+    assert [reason.endswith("(3 attempts, the limit of 4 requests is reached)") for reason in failed] == [True]

@@ -13,7 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 import ragauge
-from judged_builder import FAITHFULNESS, MODEL, PRECISION, RECALL, RELEVANCE, judged, lexical, scores
+from judged_builder import FAITHFULNESS, MODEL, PRECISION, RECALL, RELEVANCE, make_judged, make_lexical_judged, scores
 from ragauge.comparison import compare
 from ragauge.comparison.scored_files import score_runs
 from ragauge.core.errors import BadInput, Incomparable
@@ -39,39 +39,39 @@ pytest.importorskip("vl_convert")
 
 @pytest.fixture
 def folder(tmp_path):
-    write_judged_folder(judged(), tmp_path / "toy")
+    write_judged_folder(make_judged(), tmp_path / "toy")
     return tmp_path / "toy"
 
 
-def rewritten(folder, name, change):
-    place = folder / name
-    place.write_text(change(place.read_text(encoding="utf-8")), encoding="utf-8")
+def rewrite_file(folder, name, change):
+    path = folder / name
+    path.write_text(change(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def test_write_judged_folder_writes_all_files(folder):
-    names = {one.name for one in folder.iterdir()}
+    names = {path.name for path in folder.iterdir()}
     assert names == {MANIFEST_FILE, SAMPLES_FILE, VERDICTS_FILE, SCORES_FILE, "report.md", "report.html"}
     assert is_judged_folder(folder)
 
 
 def test_judged_folder_round_trip_restores_all_fields(folder):
-    found, before = read_judged_folder(folder), judged()
-    assert found.samples == before.samples
-    assert list(found.verdicts) == list(before.verdicts)
-    for query, said in before.verdicts.items():
-        assert to_json_data(found.verdicts[query]) == to_json_data(said)
-    assert found.ledger == list(before.ledger)
-    assert found.robustness == list(before.robustness)
-    assert (found.name, found.judge, found.confidence) == (before.name, before.judge, before.confidence)
-    assert (dict(found.identity), dict(found.provenance)) == (before.identity, before.provenance)
-    assert dict(found.intervals) == before.intervals
-    assert (found.notes, found.stopped, found.folder) == (before.notes, "", folder)
-    assert found.scores.queries == before.scores.queries
+    found, original = read_judged_folder(folder), make_judged()
+    assert found.samples == original.samples
+    assert list(found.verdicts) == list(original.verdicts)
+    for query, verdicts in original.verdicts.items():
+        assert to_json_data(found.verdicts[query]) == to_json_data(verdicts)
+    assert found.ledger == list(original.ledger)
+    assert found.robustness == list(original.robustness)
+    assert (found.name, found.judge, found.confidence) == (original.name, original.judge, original.confidence)
+    assert (dict(found.identity), dict(found.provenance)) == (original.identity, original.provenance)
+    assert dict(found.intervals) == original.intervals
+    assert (found.notes, found.stopped, found.folder) == (original.notes, "", folder)
+    assert found.scores.queries == original.scores.queries
     assert (found.scores.judge, found.scores.convention) == (MODEL, "default")
-    for name in before.scores.measures:
-        np.testing.assert_array_equal(found.scores.values[name], before.scores.values[name])
-        assert found.scores.unscored[name] == before.scores.unscored[name]
-        assert found.scores.means[name] == pytest.approx(before.scores.means[name], abs=1e-15)
+    for name in original.scores.measures:
+        np.testing.assert_array_equal(found.scores.values[name], original.scores.values[name])
+        assert found.scores.unscored[name] == original.scores.unscored[name]
+        assert found.scores.means[name] == pytest.approx(original.scores.means[name], abs=1e-15)
 
 
 def test_judged_folder_rewrite_is_byte_identical(folder, tmp_path):
@@ -85,23 +85,27 @@ def test_judged_folder_means_accept_measure_alias(folder):
 
 
 def test_judged_folder_measure_without_values_has_null_mean(tmp_path):
-    before = judged()
-    nothing = scores({FAITHFULNESS: [math.nan] * 4}, before.scores.queries)
-    write_judged_folder(judged(scores=nothing, intervals={}), tmp_path)
-    told = json.loads((tmp_path / MANIFEST_FILE).read_text(encoding="utf-8"))["measures"][FAITHFULNESS]
-    assert (told["mean"], told["n"], told["unscored"], told["interval"]) == (None, 0, 4, None)
+    original = make_judged()
+    no_scores = scores({FAITHFULNESS: [math.nan] * 4}, original.scores.queries)
+    write_judged_folder(make_judged(scores=no_scores, intervals={}), tmp_path)
+    stored = json.loads((tmp_path / MANIFEST_FILE).read_text(encoding="utf-8"))["measures"][FAITHFULNESS]
+    assert (stored["mean"], stored["n"], stored["unscored"], stored["interval"]) == (None, 0, 4, None)
     assert math.isnan(read_judged_folder(tmp_path).scores.means[FAITHFULNESS])
 
 
 def test_judged_samples_json_follows_schema_and_includes_manifest(folder):
     schema = json_schema(JudgedSamples)
     Draft202012Validator.check_schema(schema)
-    for one in (judged(), lexical(), judged(stopped="the limit of 3 requests is reached", ledger=(), robustness=())):
-        Draft202012Validator(schema).validate(json.loads(to_json(one)))
+    for samples in (
+        make_judged(),
+        make_lexical_judged(),
+        make_judged(stopped="the limit of 3 requests is reached", ledger=(), robustness=()),
+    ):
+        Draft202012Validator(schema).validate(json.loads(to_json(samples)))
     manifest = json.loads((folder / MANIFEST_FILE).read_text(encoding="utf-8"))
-    whole = json.loads(to_json(judged()))
-    assert {key: whole[key] for key in manifest} == manifest
-    assert whole.keys() - manifest.keys() == {"samples", "verdicts", "scores"}
+    data = json.loads(to_json(make_judged()))
+    assert {key: data[key] for key in manifest} == manifest
+    assert data.keys() - manifest.keys() == {"samples", "verdicts", "scores"}
 
 
 def test_read_judged_folder_reads_version_1():
@@ -130,9 +134,9 @@ def test_read_judged_folder_reads_version_1_costs_and_injections(folder):
         del old[key]
     (folder / MANIFEST_FILE).write_text(json.dumps(old), encoding="utf-8")
     found = read_judged_folder(folder)
-    assert replace(found, judge_name="").measures == judged().measures
-    assert (found.ledger, found.robustness) == (list(judged().ledger), list(judged().robustness))
-    assert found.provenance == judged().provenance
+    assert replace(found, judge_name="").measures == make_judged().measures
+    assert (found.ledger, found.robustness) == (list(make_judged().ledger), list(make_judged().robustness))
+    assert found.provenance == make_judged().provenance
 
 
 def test_read_judged_folder_without_manifest_raises(folder):
@@ -143,12 +147,12 @@ def test_read_judged_folder_without_manifest_raises(folder):
 
 
 def test_write_judged_folder_removes_old_manifest_first(folder, monkeypatch):
-    def breaks(*_):
+    def fail(*_):
         raise RuntimeError("killed")
 
-    monkeypatch.setattr("ragauge.judging.results_folder.write_verdicts", breaks)
+    monkeypatch.setattr("ragauge.judging.results_folder.write_verdicts", fail)
     with pytest.raises(RuntimeError, match="killed"):
-        write_judged_folder(lexical(), folder)
+        write_judged_folder(make_lexical_judged(), folder)
     assert not is_judged_folder(folder)
 
 
@@ -192,15 +196,15 @@ def test_write_judged_folder_removes_old_manifest_first(folder, monkeypatch):
 )
 def test_read_judged_folder_inconsistent_files_raise(folder, name, change, message):
     before = (folder / name).read_text(encoding="utf-8")
-    rewritten(folder, name, change)
+    rewrite_file(folder, name, change)
     assert (folder / name).read_text(encoding="utf-8") != before
     with pytest.raises(BadInput, match=message.replace("(", r"\(")):
         read_judged_folder(folder)
 
 
 def test_judged_folder_scores_csv_is_read_by_read_scores(folder):
-    known, _ = read_scores(str(folder / SCORES_FILE))
-    found = known["toy"]
+    tables, _ = read_scores(str(folder / SCORES_FILE))
+    found = tables["toy"]
     assert found.judge == MODEL
     assert found.convention == "default"
     assert found.per_query[FAITHFULNESS] == {"q1": 1.0, "q2": pytest.approx(1 / 3)}
@@ -215,66 +219,76 @@ def test_read_sample_tags_returns_sample_metadata(folder):
 
 
 def test_score_runs_compares_judged_folders_by_sample(tmp_path):
-    full = {FAITHFULNESS: [1.0, 0.5, 0.25, 1.0], RELEVANCE: [0.9, 0.8, 0.7, 0.6]}
-    less = {FAITHFULNESS: [0.5, 0.5, 0.0, 0.5], RELEVANCE: [0.9, 0.7, 0.7, 0.5]}
-    for name, columns in (("a", full), ("b", less)):
-        write_judged_folder(judged(scores=scores(columns, ["q1", "q2", "q3", "q4"]), intervals={}), tmp_path / name)
+    higher = {FAITHFULNESS: [1.0, 0.5, 0.25, 1.0], RELEVANCE: [0.9, 0.8, 0.7, 0.6]}
+    lower = {FAITHFULNESS: [0.5, 0.5, 0.0, 0.5], RELEVANCE: [0.9, 0.7, 0.7, 0.5]}
+    for name, columns in (("a", higher), ("b", lower)):
+        write_judged_folder(
+            make_judged(scores=scores(columns, ["q1", "q2", "q3", "q4"]), intervals={}), tmp_path / name
+        )
     found = score_runs([str(tmp_path / "a"), str(tmp_path / "b")], baseline=str(tmp_path / "b"))
     assert (list(found.scores), found.baseline) == (["a", "b"], "b")
-    (row,) = [one for one in compare(found, baseline=found.baseline) if one.measure == FAITHFULNESS]
+    (row,) = [row for row in compare(found, baseline=found.baseline) if row.measure == FAITHFULNESS]
     assert (row.system, row.n, row.wins, row.losses, row.ties) == ("a", 4, 3, 0, 1)
     assert row.difference == pytest.approx((0.5 + 0 + 0.25 + 0.5) / 4)
 
 
 def test_score_runs_adds_baseline_folder(tmp_path):
     for name in ("a", "b"):
-        write_judged_folder(judged(), tmp_path / name)
+        write_judged_folder(make_judged(), tmp_path / name)
     found = score_runs([str(tmp_path / "a")], baseline=str(tmp_path / "b"))
     assert (sorted(found.scores), found.baseline) == (["a", "b"], "b")
 
 
-def with_texts(**changes):
+def change_second_sample(**changes):
     """Judged samples with fingerprints, after a change of sample q2."""
-    found = judged()
-    samples = [replace(one, **changes) if one.id == "q2" else one for one in found.samples]
-    prints = {one.id: one.fingerprint for one in samples}
-    return replace(found, samples=samples, scores=replace(found.scores, fingerprints=prints))
+    found = make_judged()
+    samples = [replace(sample, **changes) if sample.id == "q2" else sample for sample in found.samples]
+    fingerprints = {sample.id: sample.fingerprint for sample in samples}
+    return replace(found, samples=samples, scores=replace(found.scores, fingerprints=fingerprints))
 
 
 def test_compare_changed_question_or_reference_raises(tmp_path):
-    write_judged_folder(with_texts(), tmp_path / "a")
-    write_judged_folder(with_texts(question="Who paid?"), tmp_path / "b")
-    write_judged_folder(with_texts(reference="It is 312 m high."), tmp_path / "c")
+    write_judged_folder(change_second_sample(), tmp_path / "a")
+    write_judged_folder(change_second_sample(question="Who paid?"), tmp_path / "b")
+    write_judged_folder(change_second_sample(reference="It is 312 m high."), tmp_path / "c")
     for name in ("b", "c"):
-        said = rf"`q2` is another question in {name} than in a, or has another reference \(1 of 4 do\)"
-        with pytest.raises(Incomparable, match=said):
+        message = rf"`q2` is another question in {name} than in a, or has another reference \(1 of 4 do\)"
+        with pytest.raises(Incomparable, match=message):
             compare(score_runs([str(tmp_path / "a"), str(tmp_path / name)]))
         with pytest.raises(Incomparable, match="`q2` is another question"):
-            compare(score_runs([f"{one}={tmp_path / one / SCORES_FILE}" for one in ("a", name)]))
+            compare(
+                score_runs([f"{folder_name}={tmp_path / folder_name / SCORES_FILE}" for folder_name in ("a", name)])
+            )
         with pytest.raises(Incomparable, match="`q2` is another question"):
-            compare({one: read_judged_folder(tmp_path / one).scores for one in ("a", name)})
+            compare({folder_name: read_judged_folder(tmp_path / folder_name).scores for folder_name in ("a", name)})
 
 
 def test_compare_changed_answer_or_missing_fingerprint_is_allowed(tmp_path):
-    write_judged_folder(with_texts(), tmp_path / "a")
-    write_judged_folder(with_texts(answer="It is blue.", question="How  high is it? ", reference=None), tmp_path / "b")
-    write_judged_folder(judged(), tmp_path / "c")  # without fingerprints of its samples
+    write_judged_folder(change_second_sample(), tmp_path / "a")
+    write_judged_folder(
+        change_second_sample(answer="It is blue.", question="How  high is it? ", reference=None), tmp_path / "b"
+    )
+    write_judged_folder(make_judged(), tmp_path / "c")  # without fingerprints of its samples
     for name in ("b", "c"):
         found = compare(score_runs([str(tmp_path / "a"), str(tmp_path / name)]))
-        assert {one.difference for one in found} == {0.0}
+        assert {row.difference for row in found} == {0.0}
 
 
 def test_read_judged_folder_without_direction_column_keeps_directions(folder):
     lower = read_judged_folder(folder).scores.lower_is_better
-    rewritten(folder, SCORES_FILE, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
+    rewrite_file(
+        folder, SCORES_FILE, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines())
+    )
     assert read_judged_folder(folder).scores.lower_is_better == lower
-    rewritten(folder, SCORES_FILE, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines()))
+    rewrite_file(
+        folder, SCORES_FILE, lambda text: "".join(f"{line.rpartition(',')[0]}\n" for line in text.splitlines())
+    )
     with pytest.raises(BadInput, match=r"scores.csv:1: the columns are not system, query"):
         read_judged_folder(folder)
 
 
 def test_read_judged_folder_direction_unlike_manifest_raises(folder):
-    rewritten(folder, SCORES_FILE, lambda text: text.replace(",false\n", ",true\n", 1))
+    rewrite_file(folder, SCORES_FILE, lambda text: text.replace(",false\n", ",true\n", 1))
     with pytest.raises(
         BadInput, match=r"scores.csv:2: lower_is_better of .*: expected false as in judge.json, got `true`"
     ):
@@ -283,55 +297,55 @@ def test_read_judged_folder_direction_unlike_manifest_raises(folder):
 
 def test_read_scores_uses_direction_of_judged_folder(folder):
     """A table of scores has the measure directions of its folder."""
-    known, _ = read_scores(str(folder / SCORES_FILE))
-    (table,) = known.values()
+    tables, _ = read_scores(str(folder / SCORES_FILE))
+    (table,) = tables.values()
     assert not table.direction_unstated
     assert table.lower_is_better == read_judged_folder(folder).scores.lower_is_better
 
 
 def test_read_judged_folder_conflicting_fingerprint_raises(tmp_path):
-    write_judged_folder(with_texts(), tmp_path / "a")
-    prints = read_judged_folder(tmp_path / "a").scores.fingerprints
-    assert prints == {one.id: one.fingerprint for one in judged().samples}
-    rewritten(tmp_path / "a", SCORES_FILE, lambda text: text.replace(prints["q2"], "12345678-", 1))
+    write_judged_folder(change_second_sample(), tmp_path / "a")
+    fingerprints = read_judged_folder(tmp_path / "a").scores.fingerprints
+    assert fingerprints == {sample.id: sample.fingerprint for sample in make_judged().samples}
+    rewrite_file(tmp_path / "a", SCORES_FILE, lambda text: text.replace(fingerprints["q2"], "12345678-", 1))
     with pytest.raises(BadInput, match="`q2` has another fingerprint above"):
         read_judged_folder(tmp_path / "a")
 
 
 def test_check_same_samples_accepts_more_but_not_fewer_or_others(folder):
-    mine = list(judged().samples)
-    fresh = [replace(mine[0], answer="In Rome."), *mine[1:]]  # another answer to the same question
-    labelled = [replace(mine[0], labels={"x": 1.0}), *mine[1:]]
-    for some in (mine, fresh, [*mine, Sample("q9", "Why?", "So.")], labelled):
-        check_same_samples(folder, some)
+    samples = list(make_judged().samples)
+    other_answer = [replace(samples[0], answer="In Rome."), *samples[1:]]  # another answer to the same question
+    labelled = [replace(samples[0], labels={"x": 1.0}), *samples[1:]]
+    for accepted in (samples, other_answer, [*samples, Sample("q9", "Why?", "So.")], labelled):
+        check_same_samples(folder, accepted)
     with pytest.raises(BadInput, match="the folder holds 4 judged samples, but only 2 of them were requested"):
-        check_same_samples(folder, mine[:2])
-    for changed in (replace(mine[0], question="Where else?"), replace(mine[0], reference="In Rome.")):
+        check_same_samples(folder, samples[:2])
+    for changed in (replace(samples[0], question="Where else?"), replace(samples[0], reference="In Rome.")):
         with pytest.raises(BadInput, match="holds results of other samples: `q1` has another question or reference"):
-            check_same_samples(folder, [changed, *mine[1:]])
+            check_same_samples(folder, [changed, *samples[1:]])
     with pytest.raises(BadInput, match="holds results of other samples: `q2` is missing"):
-        check_same_samples(folder, [mine[0], Sample("q9", "Why?", "So.")])
+        check_same_samples(folder, [samples[0], Sample("q9", "Why?", "So.")])
     (folder / MANIFEST_FILE).unlink()  # an incomplete folder is not checked
     check_same_samples(folder, [Sample("q9", "Why?", "So.")])
 
 
 def test_compare_different_judges_raises(tmp_path):
-    write_judged_folder(judged(), tmp_path / "model")
-    write_judged_folder(lexical(), tmp_path / "words")
-    given = score_runs([str(tmp_path / "model"), str(tmp_path / "words")])
+    write_judged_folder(make_judged(), tmp_path / "model")
+    write_judged_folder(make_lexical_judged(), tmp_path / "words")
+    runs = score_runs([str(tmp_path / "model"), str(tmp_path / "words")])
     with pytest.raises(Incomparable, match=f"model is judged by `{MODEL}`, words by `lexical`".replace(".", r"\.")):
-        compare(given)
+        compare(runs)
     tables = score_runs([f"m={tmp_path / 'model' / SCORES_FILE}", f"w={tmp_path / 'words' / SCORES_FILE}"])
     with pytest.raises(Incomparable, match="is judged by"):
         compare(tables)
 
 
 def test_compare_different_conventions_raises(tmp_path):
-    before = judged().scores
-    columns = {name: before.values[name].tolist() for name in before.measures}
-    other = scores(columns, before.queries, convention="default, no_claims=one")
-    write_judged_folder(judged(), tmp_path / "a")
-    write_judged_folder(judged(scores=other), tmp_path / "b")
+    original = make_judged().scores
+    columns = {name: original.values[name].tolist() for name in original.measures}
+    other_scores = scores(columns, original.queries, convention="default, no_claims=one")
+    write_judged_folder(make_judged(), tmp_path / "a")
+    write_judged_folder(make_judged(scores=other_scores), tmp_path / "b")
     with pytest.raises(Incomparable, match="convention `default`, b under `default, no_claims=one`"):
         compare(score_runs([str(tmp_path / "a"), str(tmp_path / "b")]))
 

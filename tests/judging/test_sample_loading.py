@@ -17,12 +17,12 @@ DOCUMENTS = {
     "d3": ("", "Rome is old."),
 }
 QUERIES = {"q1": "When was it begun?", "q2": "Where does it stand?", "q3": "Who broke it?", "q4": "What is old?"}
-FOUND = {"When was it begun?": ["d1", "d3", "d2"], "Where does it stand?": ["d2", "d1", "d3"], "What is old?": []}
+HITS = {"When was it begun?": ["d1", "d3", "d2"], "Where does it stand?": ["d2", "d1", "d3"], "What is old?": []}
 
 
 def search(query, k):
     """Return the hits of a system that fails on q3 and finds nothing for q4."""
-    return FOUND[query][:k]
+    return HITS[query][:k]
 
 
 @pytest.fixture
@@ -33,27 +33,27 @@ def experiment(tmp_path):
     rows = [{"_id": name, "title": title, "text": text} for name, (title, text) in DOCUMENTS.items()]
     (data / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     answers = {"q1": {"reference": "In 1887."}, "q2": {"metadata": {"answer": "in Paris"}}}
-    asked = [{"_id": name, "text": text, **answers.get(name, {})} for name, text in QUERIES.items()]
-    (data / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
-    judged = "".join(f"{query}\td1\t1\n" for query in QUERIES)
-    (data / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    query_rows = [{"_id": name, "text": text, **answers.get(name, {})} for name, text in QUERIES.items()]
+    (data / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in query_rows))
+    judgment_rows = "".join(f"{query}\td1\t1\n" for query in QUERIES)
+    (data / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judgment_rows)
     ragauge.run(str(data), {"finder": search}, out=tmp_path / "runs", k=3, measures=["mrr"], warmup=0)
     return tmp_path / "runs"
 
 
 def test_samples_from_run_returns_one_sample_per_query(experiment):
-    samples = {one.id: one for one in samples_from_run(str(experiment / "finder"))}
+    samples = {sample.id: sample for sample in samples_from_run(str(experiment / "finder"))}
     assert list(samples) == list(QUERIES)
-    one = samples["q1"]
-    assert (one.question, one.answer, one.reference) == ("When was it begun?", None, "In 1887.")
-    assert one.context_ids == ("d1", "d3", "d2")
-    assert one.contexts == ("Tower It was begun in 1887.", "Rome is old.", "It stands in Paris.")
-    assert one.metadata == {"system": "finder"}
+    sample = samples["q1"]
+    assert (sample.question, sample.answer, sample.reference) == ("When was it begun?", None, "In 1887.")
+    assert sample.context_ids == ("d1", "d3", "d2")
+    assert sample.contexts == ("Tower It was begun in 1887.", "Rome is old.", "It stands in Paris.")
+    assert sample.metadata == {"system": "finder"}
     assert samples["q2"].reference is None
 
 
 def test_samples_from_run_failed_or_empty_query_has_no_contexts(experiment):
-    samples = {one.id: one for one in samples_from_run(str(experiment / "finder"))}
+    samples = {sample.id: sample for sample in samples_from_run(str(experiment / "finder"))}
     assert samples["q3"].contexts == samples["q4"].contexts == ()
 
 
@@ -83,15 +83,15 @@ def test_samples_from_run_experiment_folder_needs_single_run(experiment):
 )
 def test_samples_from_run_reads_answers_file(experiment, name, text):
     (experiment / "finder" / name).write_text(text)
-    answers = {one.id: one.answer for one in samples_from_run(str(experiment / "finder"))}
+    answers = {sample.id: sample.answer for sample in samples_from_run(str(experiment / "finder"))}
     assert answers == {"q1": "In 1887 [1].", "q2": None, "q3": None, "q4": None}
-    elsewhere = experiment.parent / name
-    (experiment / "finder" / name).rename(elsewhere)
-    assert samples_from_run(str(experiment / "finder"), answers=str(elsewhere))[0].answer == "In 1887 [1]."
+    moved_file = experiment.parent / name
+    (experiment / "finder" / name).rename(moved_file)
+    assert samples_from_run(str(experiment / "finder"), answers=str(moved_file))[0].answer == "In 1887 [1]."
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ('{"query_id": "q1", "text": "x"}\n', "answers need a query and an answer; found query_id, text"),
         (
@@ -102,12 +102,12 @@ def test_samples_from_run_reads_answers_file(experiment, name, text):
         ('{"query": "q1", "answer": "x"}\n{"query": " ", "answer": "x"}\n', ":2: the query is missing"),
     ],
 )
-def test_samples_from_run_invalid_answers_raise(experiment, text, words):
+def test_samples_from_run_invalid_answers_raise(experiment, text, message):
     path = experiment / "finder" / "answers.jsonl"
     path.write_text(text)
     with pytest.raises(BadInput) as caught:
         samples_from_run(str(experiment / "finder"))
-    assert words in str(caught.value)
+    assert message in str(caught.value)
     assert str(path) in str(caught.value)
 
 
@@ -129,4 +129,4 @@ def test_samples_from_run_pydocs_has_reference_answers(tmp_path):
     ragauge.run("pydocs", ["bm25"], out=tmp_path, k=2, max_queries=3, measures=["mrr"], warmup=0)
     samples = samples_from_run(str(tmp_path / "bm25"))
     assert len(samples) == 3
-    assert all(one.reference and len(one.contexts) == 2 and all(one.contexts) for one in samples)
+    assert all(sample.reference and len(sample.contexts) == 2 and all(sample.contexts) for sample in samples)

@@ -14,7 +14,7 @@ from ragauge.core.samples import TASK_KINDS, Claim, GeneratedQuestion, Support, 
 from ragauge.files.serialization import from_json_data, to_json_data
 from ragauge.judging.results_folder import read_verdicts, write_verdicts
 
-WHOLE = Verdicts(
+EXAMPLE_VERDICTS = Verdicts(
     "s1",
     ["answer", "cross"],
     {"answer": [Claim("a1", "in 1887", 1, (1, 2))], "reference": []},
@@ -33,10 +33,10 @@ sources = st.lists(st.sampled_from(["k1", "k2", "k*", "answer", "reference"]), u
 cites = st.none() | st.lists(st.integers(1, 99), max_size=3).map(tuple)
 
 
-def claims(mark):
-    one = st.tuples(text, st.integers(1, 9), cites)
-    return st.lists(one, max_size=3).map(
-        lambda found: [Claim(f"{mark}{at}", *parts) for at, parts in enumerate(found, 1)]
+def claim_lists(prefix):
+    fields = st.tuples(text, st.integers(1, 9), cites)
+    return st.lists(fields, max_size=3).map(
+        lambda rows: [Claim(f"{prefix}{number}", *values) for number, values in enumerate(rows, 1)]
     )
 
 
@@ -44,7 +44,7 @@ verdicts = st.builds(
     Verdicts,
     name,
     st.lists(st.sampled_from(TASK_KINDS), unique=True),
-    st.fixed_dictionaries({}, optional={"answer": claims("a"), "reference": claims("r")}),
+    st.fixed_dictionaries({}, optional={"answer": claim_lists("a"), "reference": claim_lists("r")}),
     st.dictionaries(name, st.builds(Support, sources, sources, text, share, sources), max_size=3),
     st.dictionaries(name, st.builds(Usefulness, st.booleans(), text, share), max_size=3),
     st.lists(st.builds(GeneratedQuestion, text, st.floats(-1, 1)), max_size=3),
@@ -55,33 +55,36 @@ verdicts = st.builds(
 
 
 @given(verdicts)
-def test_verdicts_json_round_trip(one):
-    assert from_json_data(Verdicts, json.loads(json.dumps(to_json_data(one), allow_nan=False)), source="x") == one
+def test_verdicts_json_round_trip(original):
+    assert (
+        from_json_data(Verdicts, json.loads(json.dumps(to_json_data(original), allow_nan=False)), source="x")
+        == original
+    )
 
 
 def test_write_verdicts_round_trip_of_several_samples(tmp_path):
     path = str(tmp_path / "verdicts.jsonl.gz")
     other = Verdicts("s2", [], questions=[])
-    write_verdicts([WHOLE, other], path)
-    assert read_verdicts(path) == {"s1": WHOLE, "s2": other}
+    write_verdicts([EXAMPLE_VERDICTS, other], path)
+    assert read_verdicts(path) == {"s1": EXAMPLE_VERDICTS, "s2": other}
 
 
 def test_read_verdicts_accepts_older_file_without_together(tmp_path):
-    path, line = tmp_path / "verdicts.jsonl", to_json_data(WHOLE)
+    path, line = tmp_path / "verdicts.jsonl", to_json_data(EXAMPLE_VERDICTS)
     assert line["support"]["a1"].pop("together") == ["k3", "k4"]
     assert line.pop("left_out") == {"answer": ["Thank you!"]}
     path.write_text(json.dumps(line) + "\n")
-    assert read_verdicts(str(path))["s1"].support["a1"] == WHOLE.support["a1"]._replace(together=())
+    assert read_verdicts(str(path))["s1"].support["a1"] == EXAMPLE_VERDICTS.support["a1"]._replace(together=())
 
 
 def test_read_verdicts_duplicate_key_raises_with_line(tmp_path):
-    path, whole = tmp_path / "verdicts.jsonl", json.dumps(to_json_data(WHOLE))
+    path, line = tmp_path / "verdicts.jsonl", json.dumps(to_json_data(EXAMPLE_VERDICTS))
     for old, new, name in (
         ('"refusal": false', '"refusal": true, "refusal": false', "refusal"),
         ('"by": ["k1"', '"by": [], "by": ["k1"', "by"),
         ('"k2": {', '"k1": {"useful": false}, "k2": {', "k1"),
     ):
-        path.write_text(json.dumps(to_json_data(Verdicts("s0"))) + "\n" + whole.replace(old, new) + "\n")
+        path.write_text(json.dumps(to_json_data(Verdicts("s0"))) + "\n" + line.replace(old, new) + "\n")
         with pytest.raises(BadInput, match=rf":2: the JSON cannot be read \(duplicate key `{name}`"):
             read_verdicts(str(path))
 
@@ -100,7 +103,7 @@ def test_write_verdicts_replaces_lone_surrogate(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"sample": ""}, "the sample has no id"),
         ({"sample": 7}, "sample: expected a text, got 7"),
@@ -130,18 +133,20 @@ def test_write_verdicts_replaces_lone_surrogate(tmp_path):
         ({"left_out": {"answer": [1]}}, "left_out.answer[0]: expected a text"),
     ],
 )
-def test_read_verdicts_invalid_value_raises_with_line(change, words, tmp_path):
+def test_read_verdicts_invalid_value_raises_with_line(change, message, tmp_path):
     path = tmp_path / "verdicts.jsonl"
-    path.write_text(json.dumps(to_json_data(Verdicts("s0"))) + "\n" + json.dumps(to_json_data(WHOLE) | change) + "\n")
+    path.write_text(
+        json.dumps(to_json_data(Verdicts("s0"))) + "\n" + json.dumps(to_json_data(EXAMPLE_VERDICTS) | change) + "\n"
+    )
     with pytest.raises(BadInput) as caught:
         read_verdicts(str(path))
     assert str(caught.value).startswith(f"{path}:2: ")
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_read_verdicts_duplicate_sample_or_empty_file_raises(tmp_path):
     path = tmp_path / "verdicts.jsonl"
-    line = json.dumps(to_json_data(WHOLE)) + "\n"
+    line = json.dumps(to_json_data(EXAMPLE_VERDICTS)) + "\n"
     path.write_text(line * 2)
     with pytest.raises(BadInput, match=r":2: the sample `s1` appears more than once"):
         read_verdicts(str(path))

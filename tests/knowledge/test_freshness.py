@@ -56,31 +56,31 @@ def test_freshness_uses_first_k_with_ties_by_descending_id():
 
 
 def test_freshness_text_comparison_ignores_white_space_but_not_case():
-    def groups(one, other):
-        found = freshness(RUN, VERSIONS, k=2, corpus={**TEXTS, "old": one, "new": other})
+    def count_conflicts(old_text, new_text):
+        found = freshness(RUN, VERSIONS, k=2, corpus={**TEXTS, "old": old_text, "new": new_text})
         return found.conflict_group_count, sum(len(query.copies) for query in found.queries)
 
-    assert groups("It is 19%.", " It  is\n19%. ") == (0, 1)
-    assert groups("caf\u00e9", "cafe\u0301") == (0, 1)
-    assert groups("It is 19%.", "it is 19%.") == (1, 0)
-    assert groups("It is 19%.", "It is 19 %.") == (1, 0)
+    assert count_conflicts("It is 19%.", " It  is\n19%. ") == (0, 1)
+    assert count_conflicts("caf\u00e9", "cafe\u0301") == (0, 1)
+    assert count_conflicts("It is 19%.", "it is 19%.") == (1, 0)
+    assert count_conflicts("It is 19%.", "It is 19 %.") == (1, 0)
 
 
 def test_freshness_text_comparison_includes_title():
-    def documents(title):
+    def make_documents(title):
         return [Document("old", "Closed.", title), Document("new", "Closed.", "Sunday")]
 
-    assert freshness(RUN, VERSIONS, k=2, corpus=documents("Sunday")).conflict_group_count == 0
-    assert freshness(RUN, VERSIONS, k=2, corpus=documents("Monday")).conflict_group_count == 1
+    assert freshness(RUN, VERSIONS, k=2, corpus=make_documents("Sunday")).conflict_group_count == 0
+    assert freshness(RUN, VERSIONS, k=2, corpus=make_documents("Monday")).conflict_group_count == 1
 
 
 def test_freshness_missing_texts_counts_versions_as_conflicts():
     found = freshness(RUN, VERSIONS, k=2)
     assert (found.conflict_rate, found.compared) == (0.5, False)
     assert any("not compared" in note for note in found.notes)
-    half = freshness(RUN, VERSIONS, k=2, corpus={"old": "It is 19%."})
-    assert half.queries[0].conflicts == [VersionConflict("vat", ("old", "new"))]
-    assert any("1 text unknown" in note for note in half.notes)
+    one_text = freshness(RUN, VERSIONS, k=2, corpus={"old": "It is 19%."})
+    assert one_text.queries[0].conflicts == [VersionConflict("vat", ("old", "new"))]
+    assert any("1 text unknown" in note for note in one_text.notes)
 
 
 def test_freshness_three_versions_two_texts_is_one_conflict():
@@ -92,10 +92,10 @@ def test_freshness_three_versions_two_texts_is_one_conflict():
 
 
 def test_version_index_follows_chains_to_newest_version():
-    ages = VersionIndex([DocumentVersion("a", superseded_by="b"), DocumentVersion("b", superseded_by="c"),
+    index = VersionIndex([DocumentVersion("a", superseded_by="b"), DocumentVersion("b", superseded_by="c"),
                          DocumentVersion("c", "k", 1.0), DocumentVersion("d", "k", 5.0),
                          DocumentVersion("e", "k", 3.0)])  # fmt: skip
-    assert {doc: (found := ages.newer(doc)) and found.doc for doc in "abcde"} == {
+    assert {doc: (found := index.newer(doc)) and found.doc for doc in "abcde"} == {
         "a": "d", "b": "d", "c": "d", "d": None, "e": "d"
     }  # fmt: skip
 
@@ -107,28 +107,28 @@ def test_version_index_equal_or_missing_times_replace_nothing():
 
 
 def test_version_index_withdrawn_version_keeps_restored_one_current():
-    ages = VersionIndex(
+    index = VersionIndex(
         [DocumentVersion("v1", "k", 1.0), DocumentVersion("v2", "k", 2.0), DocumentVersion("v3", "k", 3.0, "v2")]
     )
-    assert ages.newer("v2") is None
-    assert ages.newer("v3") == ("v2", "superseded")
-    assert ages.newer("v1").doc == "v2"
+    assert index.newer("v2") is None
+    assert index.newer("v3") == ("v2", "superseded")
+    assert index.newer("v1").doc == "v2"
 
 
 def test_version_index_restored_version_replaces_all_versions_between():
     """v3 was withdrawn in favour of v1, so v1 also replaces v2, which is older than the withdrawal."""
-    ages = VersionIndex(
+    index = VersionIndex(
         [DocumentVersion("v1", "k", 1.0), DocumentVersion("v2", "k", 2.0), DocumentVersion("v3", "k", 3.0, "v1")]
     )
-    assert [ages.newer(doc) for doc in ("v1", "v2", "v3")] == [None, ("v1", "older"), ("v1", "superseded")]
-    later = VersionIndex([*ages.versions.values(), DocumentVersion("v4", "k", 4.0)])
-    assert {later.newer(doc).doc for doc in ("v1", "v2", "v3")} == {"v4"}
+    assert [index.newer(doc) for doc in ("v1", "v2", "v3")] == [None, ("v1", "older"), ("v1", "superseded")]
+    with_v4 = VersionIndex([*index.versions.values(), DocumentVersion("v4", "k", 4.0)])
+    assert {with_v4.newer(doc).doc for doc in ("v1", "v2", "v3")} == {"v4"}
 
 
 def test_version_index_replacement_without_row_replaces_older_versions():
-    ages = VersionIndex([DocumentVersion("a", "k", 1.0), DocumentVersion("b", "k", 2.0, "outside")])
-    assert [ages.newer(doc) for doc in ("a", "b")] == [("outside", "older"), ("outside", "superseded")]
-    assert ages.newer("outside") is None
+    index = VersionIndex([DocumentVersion("a", "k", 1.0), DocumentVersion("b", "k", 2.0, "outside")])
+    assert [index.newer(doc) for doc in ("a", "b")] == [("outside", "older"), ("outside", "superseded")]
+    assert index.newer("outside") is None
 
 
 def test_freshness_20000_versions_replaced_by_one_is_fast():
@@ -137,14 +137,14 @@ def test_freshness_20000_versions_replaced_by_one_is_fast():
         DocumentVersion("d0", "k", 0.0),
         *(DocumentVersion(f"d{i}", "k", float(i), "d0") for i in range(1, 20_000)),
     ]
-    run = {f"q{q}": [f"d{(q * 10 + at) % 20_000}" for at in range(10)] for q in range(1000)}
+    run = {f"q{q}": [f"d{(q * 10 + rank) % 20_000}" for rank in range(10)] for q in range(1000)}
     found = freshness(run, versions)
     assert found.stale_hit_count == 9_999
-    assert {hit.newer for one in found.queries for hit in one.stale} == {"d0"}
+    assert {hit.newer for query in found.queries for hit in query.stale} == {"d0"}
 
 
 def test_version_index_cycle_of_times_and_supersession_terminates():
-    ages = VersionIndex(
+    index = VersionIndex(
         [
             DocumentVersion("a", "k", 1.0),
             DocumentVersion("b", "k", 2.0, "c"),
@@ -152,42 +152,50 @@ def test_version_index_cycle_of_times_and_supersession_terminates():
             DocumentVersion("d", "l", 2.0, "a"),
         ]
     )
-    assert [ages.newer(doc) for doc in "abcd"] == [None, ("c", "superseded"), None, ("a", "superseded")]
+    assert [index.newer(doc) for doc in "abcd"] == [None, ("c", "superseded"), None, ("a", "superseded")]
 
 
-def naive(versions, doc, as_of=math.inf):
+def is_stale_naive(versions, doc, as_of=math.inf):
     """Return whether a document is stale, by comparing it with every version."""
-    by_doc = {one.doc: one for one in versions}
+    by_doc = {version.doc: version for version in versions}
 
-    def held(one):
-        return one is None or one.effective is None or one.effective <= as_of
+    def is_effective(version):
+        return version is None or version.effective is None or version.effective <= as_of
 
-    def end(name):
+    def find_current(name):
         while (
-            name in by_doc and by_doc[name].superseded_by is not None and held(by_doc.get(by_doc[name].superseded_by))
+            name in by_doc
+            and by_doc[name].superseded_by is not None
+            and is_effective(by_doc.get(by_doc[name].superseded_by))
         ):
             name = by_doc[name].superseded_by
         return name
 
-    def time(name):
-        known = [one.effective for one in versions if end(one.doc) == name and held(one) and one.effective is not None]
-        return max(known, default=-math.inf)
+    def effective_since(name):
+        times = [
+            version.effective
+            for version in versions
+            if find_current(version.doc) == name and is_effective(version) and version.effective is not None
+        ]
+        return max(times, default=-math.inf)
 
-    mine = by_doc.get(doc)
-    if mine is None:
+    own_version = by_doc.get(doc)
+    if own_version is None:
         return False
-    if end(doc) != doc:
+    if find_current(doc) != doc:
         return True
-    if mine.key is None or mine.effective is None:
+    if own_version.key is None or own_version.effective is None:
         return False
     return any(
-        other.key == mine.key and held(other) and time(end(other.doc)) > max(mine.effective, time(doc))
+        other.key == own_version.key
+        and is_effective(other)
+        and effective_since(find_current(other.doc)) > max(own_version.effective, effective_since(doc))
         for other in versions
     )
 
 
 @st.composite
-def sidecars(draw):
+def draw_versions(draw):
     """Draw versions of up to 9 documents; each is superseded only by later ones, so there are no cycles."""
     names = [f"d{i}" for i in range(draw(st.integers(1, 9)))]
     order = draw(st.permutations(names))
@@ -196,41 +204,43 @@ def sidecars(draw):
             name,
             draw(st.sampled_from([None, "k", "l"])),
             draw(st.sampled_from([None, 1.0, 2.0, 3.0])),
-            draw(st.sampled_from([None, None, *order[at + 1 :], "elsewhere"])),
+            draw(st.sampled_from([None, None, *order[position + 1 :], "elsewhere"])),
         )
-        for at, name in enumerate(order)
+        for position, name in enumerate(order)
     ]
 
 
-@given(sidecars(), st.sampled_from([None, 1.0, 2.5]))
+@given(draw_versions(), st.sampled_from([None, 1.0, 2.5]))
 def test_version_index_matches_pairwise_oracle(versions, as_of):
-    ages = VersionIndex(versions, as_of)
-    for one in versions:
-        found = ages.newer(one.doc)
-        assert (found is not None) == naive(versions, one.doc, math.inf if as_of is None else as_of)
-        assert found is None or (found.doc != one.doc and found.reason)
+    index = VersionIndex(versions, as_of)
+    for version in versions:
+        newer = index.newer(version.doc)
+        assert (newer is not None) == is_stale_naive(versions, version.doc, math.inf if as_of is None else as_of)
+        assert newer is None or (newer.doc != version.doc and newer.reason)
 
 
-@given(sidecars(), st.sampled_from([None, 1.0, 2.5]))
+@given(draw_versions(), st.sampled_from([None, 1.0, 2.5]))
 def test_version_index_replacement_is_never_stale(versions, as_of):
-    ages = VersionIndex(versions, as_of)
-    for one in versions:
-        found = ages.newer(one.doc)
-        if found is not None:
-            assert ages.newer(found.doc) is None
-            assert not naive(versions, found.doc, math.inf if as_of is None else as_of)
+    index = VersionIndex(versions, as_of)
+    for version in versions:
+        newer = index.newer(version.doc)
+        if newer is not None:
+            assert index.newer(newer.doc) is None
+            assert not is_stale_naive(versions, newer.doc, math.inf if as_of is None else as_of)
 
 
-@given(sidecars(), st.lists(st.permutations([f"d{i}" for i in range(10)]), min_size=1, max_size=4), st.integers(1, 10))
+@given(
+    draw_versions(), st.lists(st.permutations([f"d{i}" for i in range(10)]), min_size=1, max_size=4), st.integers(1, 10)
+)
 def test_freshness_rates_match_naive_counts(versions, rankings, k):
-    run = {f"q{at}": list(docs) for at, docs in enumerate(rankings)}
+    run = {f"q{number}": list(docs) for number, docs in enumerate(rankings)}
     texts = {f"d{i}": "even" if i % 2 == 0 else "odd" for i in range(10)}
     found = freshness(run, versions, k=k, corpus=texts)
-    keys = {one.doc: one.key for one in versions if one.key is not None}
+    keys = {version.doc: version.key for version in versions if version.key is not None}
     stale = conflicting = 0
     for docs in run.values():
         top = docs[:k]
-        stale += sum(naive(versions, doc) for doc in top)
+        stale += sum(is_stale_naive(versions, doc) for doc in top)
         conflicting += sum(
             any(keys[o] == keys[doc] and texts[o] != texts[doc] for o in top if o in keys)
             or any(
@@ -337,22 +347,22 @@ def test_parse_time_rejects_invalid_values(value):
         parse_time(value)
 
 
-@pytest.mark.parametrize(("value", "meant"), [(2024, "2024-01-01"), ("1999", "1999-01-01"), (20240531, "2024-05-31"),
+@pytest.mark.parametrize(("value", "date"), [(2024, "2024-01-01"), ("1999", "1999-01-01"), (20240531, "2024-05-31"),
                                               (" 20240531 ", "2024-05-31")])  # fmt: skip
-def test_parse_time_number_that_could_be_a_date_raises_with_hint(value, meant):
+def test_parse_time_number_that_could_be_a_date_raises_with_hint(value, date):
     with pytest.raises(BadInput, match="a date, or seconds") as caught:
         parse_time(value)
-    assert meant in caught.value.hint
+    assert date in caught.value.hint
 
 
-def sidecar(tmp_path, *rows, name="versions.jsonl"):
+def write_version_rows(tmp_path, *rows, name="versions.jsonl"):
     path = tmp_path / name
     path.write_text("".join(f"{row if isinstance(row, str) else json.dumps(row)}\n" for row in rows))
     return str(path)
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (["{"], ":1: the JSON cannot be read"),
         ([{"doc_id": "a"}, {"doc_id": "a"}], ":2: document `a` already has a version on line 1"),
@@ -377,33 +387,33 @@ def sidecar(tmp_path, *rows, name="versions.jsonl"):
         ),
     ],
 )  # fmt: skip
-def test_read_versions_invalid_row_raises_with_line(tmp_path, rows, said):
+def test_read_versions_invalid_row_raises_with_line(tmp_path, rows, message):
     with pytest.raises(BadInput) as caught:
-        read_versions(sidecar(tmp_path, *rows))
-    assert said in str(caught.value)
+        read_versions(write_version_rows(tmp_path, *rows))
+    assert message in str(caught.value)
 
 
 def test_read_versions_misspelled_field_suggests_name(tmp_path):
     with pytest.raises(BadInput, match="did you mean `superseded_by`"):
-        read_versions(sidecar(tmp_path, {"doc_id": "a", "supersededby": "b"}))
+        read_versions(write_version_rows(tmp_path, {"doc_id": "a", "supersededby": "b"}))
 
 
-@given(sidecars(), st.sampled_from([".jsonl", ".csv", ".tsv", ".parquet", ".jsonl.gz"]))
-def test_write_versions_every_format_round_trip(tmp_path_factory, versions, ending):
-    path = str(tmp_path_factory.mktemp("versions") / f"versions{ending}")
+@given(draw_versions(), st.sampled_from([".jsonl", ".csv", ".tsv", ".parquet", ".jsonl.gz"]))
+def test_write_versions_every_format_round_trip(tmp_path_factory, versions, extension):
+    path = str(tmp_path_factory.mktemp("versions") / f"versions{extension}")
     write_versions(versions, path)
     assert read_versions(path) == versions
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".csv", ".parquet"])
-def test_write_versions_seconds_that_look_like_dates_round_trip(tmp_path, ending):
+@pytest.mark.parametrize("extension", [".jsonl", ".csv", ".parquet"])
+def test_write_versions_seconds_that_look_like_dates_round_trip(tmp_path, extension):
     versions = [
         DocumentVersion("a", "k", 2024.0),
         DocumentVersion("b", "k", 20240531.0),
         DocumentVersion("c", "k", 1.7e9),
     ]
-    write_versions(versions, str(tmp_path / f"v{ending}"))
-    assert read_versions(str(tmp_path / f"v{ending}")) == versions
+    write_versions(versions, str(tmp_path / f"v{extension}"))
+    assert read_versions(str(tmp_path / f"v{extension}")) == versions
 
 
 def test_read_versions_accepts_frames_and_lists():
@@ -438,11 +448,11 @@ def test_freshness_rejects_invalid_runs_and_k():
 def test_freshness_json_round_trip_and_other_formats(tmp_path):
     found = freshness(RUN, VERSIONS, k=2, corpus=TEXTS, queries={"q1": "VAT?", "q3": ""})
     path = str(tmp_path / "f.json")
-    write_results([found], [path, *(str(tmp_path / f"f.{ending}") for ending in ("md", "html", "csv", "tex"))])
-    (again,) = read_results(path)
-    assert isinstance(again, Freshness)
-    assert again.queries == found.queries
-    assert (again.stale_rate, again.unscored) == (found.stale_rate, found.unscored)
+    write_results([found], [path, *(str(tmp_path / f"f.{extension}") for extension in ("md", "html", "csv", "tex"))])
+    (restored,) = read_results(path)
+    assert isinstance(restored, Freshness)
+    assert restored.queries == found.queries
+    assert (restored.stale_rate, restored.unscored) == (found.stale_rate, found.unscored)
     assert "It is 19%." in (tmp_path / "f.md").read_text()
     assert "It is 21%." in (tmp_path / "f.html").read_text()
     assert (tmp_path / "f.csv").read_text().splitlines()[:2] == [
@@ -468,7 +478,7 @@ def test_compare_freshness_scores_requires_same_versions_and_texts():
     worse = {f"q{i}": ["old", "x"] for i in range(6)}
     better = {f"q{i}": ["new", "x"] for i in range(6)}
     scores = {name: freshness(run, VERSIONS, k=2).scores() for name, run in (("worse", worse), ("better", better))}
-    (pair,) = [one for one in ragauge.compare(scores, baseline="worse") if one.measure == "stale@2"]
+    (pair,) = [row for row in ragauge.compare(scores, baseline="worse") if row.measure == "stale@2"]
     assert pair.difference == -0.5
     assert pair.lower_is_better
     other = freshness(better, VERSIONS[:2], k=2).scores()
@@ -481,8 +491,8 @@ def test_compare_freshness_scores_requires_same_versions_and_texts():
 
 def test_freshness_run_folder_knows_texts_of_corpus(tmp_path):
     ragauge.run("synthetic:needles", ["bm25"], k=2, out=tmp_path / "runs")
-    one = ragauge.load("synthetic:needles").documents[0].id
-    assert freshness(tmp_path / "runs", [{"doc_id": one}], k=2).compared
+    document_id = ragauge.load("synthetic:needles").documents[0].id
+    assert freshness(tmp_path / "runs", [{"doc_id": document_id}], k=2).compared
 
 
 # Gates
@@ -505,13 +515,13 @@ def test_gate_freshness_without_versions_fails():
 
 def test_gate_freshness_unscored_queries_fail_unless_allowed():
     run = {**RUN, "q3": {}}
-    closed = ragauge.gate(run, "stale_rate@2 <= 0.999", versions=VERSIONS)
-    assert "1 query has no stale_rate@2 (q3): no results" in closed.checks[0].reason
-    assert any("unscored(stale_rate@2) <= 5%" in note for note in closed.notes)
-    some = ragauge.gate(run, ["stale_rate@2 <= 0.25", "unscored(stale_rate@2) <= 1"], versions=VERSIONS)
-    assert some.passed
-    none = ragauge.gate({"q1": {}}, ["stale_rate@2 <= 0.999", "unscored(stale_rate@2) <= 1"], versions=VERSIONS)
-    assert not none.checks[0].passed
+    failed = ragauge.gate(run, "stale_rate@2 <= 0.999", versions=VERSIONS)
+    assert "1 query has no stale_rate@2 (q3): no results" in failed.checks[0].reason
+    assert any("unscored(stale_rate@2) <= 5%" in note for note in failed.notes)
+    allowed = ragauge.gate(run, ["stale_rate@2 <= 0.25", "unscored(stale_rate@2) <= 1"], versions=VERSIONS)
+    assert allowed.passed
+    no_results = ragauge.gate({"q1": {}}, ["stale_rate@2 <= 0.999", "unscored(stale_rate@2) <= 1"], versions=VERSIONS)
+    assert not no_results.checks[0].passed
 
 
 def test_gate_freshness_missing_judged_query_is_unscored():
@@ -533,9 +543,11 @@ def test_gate_freshness_counts_unjudged_queries():
     found = ragauge.gate(run, rules, qrels={"q1": {"new": 1}, "q9": {"x": 1}}, versions=VERSIONS)
     assert [(check.n, check.value) for check in found][:4] == [(3, 1 / 3), (3, 1 / 3), (3, 2 / 3), (4, 1)]
     assert not any("nobody judged" in note for note in found.notes)
-    both = ragauge.gate(run, [*rules, "mrr >= 0.001"], qrels={"q1": {"new": 1}, "q9": {"x": 1}}, versions=VERSIONS)
-    assert "run: 2 unjudged queries, used only to count stale documents" in both.notes
-    assert not any("they are not scored" in note for note in both.notes)
+    with_measure = ragauge.gate(
+        run, [*rules, "mrr >= 0.001"], qrels={"q1": {"new": 1}, "q9": {"x": 1}}, versions=VERSIONS
+    )
+    assert "run: 2 unjudged queries, used only to count stale documents" in with_measure.notes
+    assert not any("they are not scored" in note for note in with_measure.notes)
 
 
 def test_gate_freshness_unjudged_query_of_stratum_counts():
@@ -557,14 +569,14 @@ def test_gate_freshness_baseline_with_more_queries_fails():
 def test_gate_freshness_result_of_other_versions_raises_error(tmp_path):
     rule, path = "stale_rate@2 <= 0.999", str(tmp_path / "f.json")
     for as_of in (None, "2024-05-31"):
-        fresh = freshness(RUN, VERSIONS, k=2, as_of=as_of)
-        write_results([fresh], [path])
-        for thing in (fresh, path):
-            assert ragauge.gate(thing, rule, versions=VERSIONS).passed
+        result = freshness(RUN, VERSIONS, k=2, as_of=as_of)
+        write_results([result], [path])
+        for source in (result, path):
+            assert ragauge.gate(source, rule, versions=VERSIONS).passed
             with pytest.raises(BadInput, match="counted with other versions"):
-                ragauge.gate(thing, rule, versions=VERSIONS[:2])
+                ragauge.gate(source, rule, versions=VERSIONS[:2])
             with pytest.raises(BadInput, match="counted with other versions"):
-                ragauge.gate(thing, rule, baseline=freshness(RUN, VERSIONS[:2], k=2), versions=VERSIONS)
+                ragauge.gate(source, rule, baseline=freshness(RUN, VERSIONS[:2], k=2), versions=VERSIONS)
     scores = freshness(RUN, VERSIONS, k=2).scores()
     assert ragauge.gate(scores, "stale@2 <= 0.999", versions=VERSIONS).passed
     with pytest.raises(BadInput, match="counted with other versions"):
@@ -572,13 +584,13 @@ def test_gate_freshness_result_of_other_versions_raises_error(tmp_path):
 
 
 def test_gate_freshness_baseline_without_texts_is_incomparable():
-    mine, before = freshness(RUN, VERSIONS, k=2, corpus=TEXTS), freshness(RUN, VERSIONS, k=2)
+    with_texts, without_texts = freshness(RUN, VERSIONS, k=2, corpus=TEXTS), freshness(RUN, VERSIONS, k=2)
     with pytest.raises(Incomparable):
-        ragauge.gate(mine, "conflict_rate@2 rise <= 0", baseline=before)
+        ragauge.gate(with_texts, "conflict_rate@2 rise <= 0", baseline=without_texts)
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (lambda data: data.pop("unscored"), "missing unscored"),
         (lambda data: data.pop("queries"), "missing queries"),
@@ -596,7 +608,7 @@ def test_gate_freshness_baseline_without_texts_is_incomparable():
         (lambda data: data.update(k=1), "has 2 documents; expected at most k = 1"),
     ],
 )
-def test_gate_freshness_inconsistent_result_file_raises_error(tmp_path, change, said):
+def test_gate_freshness_inconsistent_result_file_raises_error(tmp_path, change, message):
     path = tmp_path / "f.json"
     write_results([freshness(RUN, VERSIONS, k=2)], [str(path)])
     data = json.loads(path.read_text())
@@ -604,7 +616,7 @@ def test_gate_freshness_inconsistent_result_file_raises_error(tmp_path, change, 
     path.write_text(json.dumps(data))
     with pytest.raises(BadInput) as caught:
         ragauge.gate(str(path), "stale_rate@2 <= 0.999")
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_gate_freshness_versions_of_other_corpus_fail():
@@ -650,27 +662,27 @@ def test_gate_freshness_missing_k_or_unknown_name_raises_error():
         ragauge.gate(RUN, "staleness_rate@10 <= 0", versions=VERSIONS)
 
 
-def small(name="tax"):
+def make_dataset(name="tax"):
     documents = [Document("old", "vat tax rate 19"), Document("new", "vat tax rate 21"), Document("x", "opening hours")]
     queries = {"q1": "vat rate", "q2": "opening hours", "q3": "zebra"}
     return Dataset(name, documents, queries, Judgments({"q1": {"new": 1}, "q2": {"x": 1}, "q3": {"x": 1}}))
 
 
 def test_freshness_experiment_and_run_folder_provide_texts(tmp_path):
-    done = ragauge.run(small(), ["bm25"], k=2, out=tmp_path / "runs")
+    experiment = ragauge.run(make_dataset(), ["bm25"], k=2, out=tmp_path / "runs")
     rules = ["stale_rate@2 <= 0.5", "conflict_rate@2 <= 0.999", "unscored(stale_rate@2) <= 1"]
-    found = ragauge.gate(done, rules, system="bm25", versions=VERSIONS)
+    found = ragauge.gate(experiment, rules, system="bm25", versions=VERSIONS)
     assert found.passed
     assert found.checks[0].n == 2
-    run = freshness(done.runs["bm25"], VERSIONS, k=2, corpus=small())
+    run = freshness(experiment.runs["bm25"], VERSIONS, k=2, corpus=make_dataset())
     assert run.compared
     assert run.unscored == {"q3": "no results"}
     (conflict,) = run.queries[0].conflicts
     assert set(conflict.excerpts) == {"vat tax rate 19", "vat tax rate 21"}
     assert freshness(tmp_path / "runs", VERSIONS, k=2).texts == {"q1": "vat rate"}
-    deep = ragauge.gate(str(tmp_path / "runs" / "bm25"), ["stale_rate@5 <= 0.999", "unscored(stale_rate@5) <= 1"],
+    too_deep = ragauge.gate(str(tmp_path / "runs" / "bm25"), ["stale_rate@5 <= 0.999", "unscored(stale_rate@5) <= 1"],
                         versions=VERSIONS)  # fmt: skip
-    assert "stale_rate@5 needs 5 documents per query, but the run was made with k=2" in deep.checks[0].reason
+    assert "stale_rate@5 needs 5 documents per query, but the run was made with k=2" in too_deep.checks[0].reason
     assert not ragauge.gate(str(tmp_path / "runs" / "bm25"), "stale_rate@2 <= 0.999").passed
 
 
@@ -678,10 +690,10 @@ def test_freshness_experiment_and_run_folder_provide_texts(tmp_path):
 
 
 @pytest.fixture
-def command(tmp_path):
+def run_command(tmp_path):
     (tmp_path / "old.run").write_text("q1 Q0 old 1 2 a\nq1 Q0 new 2 1 a\nq2 Q0 x 1 2 a\nq2 Q0 y 2 1 a\n")
     (tmp_path / "new.run").write_text("q1 Q0 new 1 2 a\nq2 Q0 x 1 2 a\n")
-    sidecar(tmp_path, *VERSIONS)
+    write_version_rows(tmp_path, *VERSIONS)
     (tmp_path / "corpus.jsonl").write_text(
         "".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in TEXTS.items())
     )
@@ -689,8 +701,8 @@ def command(tmp_path):
     return command_in(tmp_path)
 
 
-def test_cli_freshness_json_has_rates_and_excerpts(command):
-    done = command(
+def test_cli_freshness_json_has_rates_and_excerpts(run_command):
+    done = run_command(
         "freshness", "old.run", "--versions", "versions.jsonl", "-k", "2", "--corpus", "corpus.jsonl", "--json"
     )
     data = json.loads(done.stdout)
@@ -700,20 +712,20 @@ def test_cli_freshness_json_has_rates_and_excerpts(command):
     assert data["queries"][0]["conflicts"][0]["excerpts"] == ["It is 19%.", "It is 21%."]
 
 
-def test_cli_freshness_several_runs_csv_is_read_by_compare(command, tmp_path):
-    done = command("freshness", "old.run", "new.run", "--versions", "versions.jsonl", "-k", "2")
+def test_cli_freshness_several_runs_csv_is_read_by_compare(run_command, tmp_path):
+    done = run_command("freshness", "old.run", "new.run", "--versions", "versions.jsonl", "-k", "2")
     assert [line.split()[:2] for line in done.stdout.splitlines()[-2:]] == [["old", "2"], ["new", "2"]]
-    table = command("freshness", "old.run", "new.run", "--versions", "versions.jsonl", "-k", "2", "--csv")
+    table = run_command("freshness", "old.run", "new.run", "--versions", "versions.jsonl", "-k", "2", "--csv")
     (tmp_path / "scores.csv").write_text(table.stdout)
-    compared = command("compare", "scores.csv", "--json")
+    compared = run_command("compare", "scores.csv", "--json")
     assert json.loads(compared.stdout)
     assert "stale@2" in compared.stdout
 
 
-def test_cli_gate_freshness_needs_only_versions(command, tmp_path):
-    done = command("gate", "old.run", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.05", code=1)
+def test_cli_gate_freshness_needs_only_versions(run_command, tmp_path):
+    done = run_command("gate", "old.run", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.05", code=1)
     assert "FAIL  stale_rate@2 <= 0.05" in done.stdout
-    command("gate", "new.run", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.05")
+    run_command("gate", "new.run", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.05")
     (tmp_path / "gate.toml").write_text(
         'rules = ["stale_rate@2 <= 0.05"]\nversions = "versions.jsonl"\n[measures]\n"conflict_rate@2" = {at_most = 0}\n'
     )
@@ -722,27 +734,28 @@ def test_cli_gate_freshness_needs_only_versions(command, tmp_path):
 
 
 @pytest.mark.slow
-def test_cli_gate_freshness_other_versions_or_texts_raises_error(command, tmp_path):
-    look = ("freshness", "--versions", "versions.jsonl", "-k", "2")
-    command(*look, "old.run", "--corpus", "corpus.jsonl", "-o", "with.json")
-    command(*look, "old.run", "-o", "without.json")
+def test_cli_gate_freshness_other_versions_or_texts_raises_error(run_command, tmp_path):
+    arguments = ("freshness", "--versions", "versions.jsonl", "-k", "2")
+    run_command(*arguments, "old.run", "--corpus", "corpus.jsonl", "-o", "with.json")
+    run_command(*arguments, "old.run", "-o", "without.json")
     rule = ("-r", "conflict_rate@2 rise <= 0")
-    assert "texts not compared" in command("gate", "with.json", "-b", "without.json", *rule, code=4).stderr
+    assert "texts not compared" in run_command("gate", "with.json", "-b", "without.json", *rule, code=4).stderr
     (tmp_path / "same.json").write_bytes((tmp_path / "with.json").read_bytes())
-    command("gate", "with.json", "-b", "same.json", *rule)
+    run_command("gate", "with.json", "-b", "same.json", *rule)
     (tmp_path / "other.jsonl").write_text('{"doc_id": "x"}\n')
-    refused = command("gate", "with.json", "--versions", "other.jsonl", "-r", "stale_rate@2 <= 0.999", code=2)
+    refused = run_command("gate", "with.json", "--versions", "other.jsonl", "-r", "stale_rate@2 <= 0.999", code=2)
     assert "counted with other versions" in refused.stderr
-    command("gate", "with.json", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.999")
+    run_command("gate", "with.json", "--versions", "versions.jsonl", "-r", "stale_rate@2 <= 0.999")
 
 
-def test_cli_freshness_invalid_input_exits_with_2(command):
-    assert "no such file" in command("freshness", "no.run", "--versions", "versions.jsonl", code=2).stderr
+def test_cli_freshness_invalid_input_exits_with_2(run_command):
+    assert "no such file" in run_command("freshness", "no.run", "--versions", "versions.jsonl", code=2).stderr
     assert (
-        "not a time" in command("freshness", "old.run", "--versions", "versions.jsonl", "--as-of", "x", code=2).stderr
+        "not a time"
+        in run_command("freshness", "old.run", "--versions", "versions.jsonl", "--as-of", "x", code=2).stderr
     )
-    twice = command("freshness", "old.run", "a/old.run", "--versions", "versions.jsonl", code=2)
-    assert "run `old` appears more than once" in twice.stderr
+    duplicated = run_command("freshness", "old.run", "a/old.run", "--versions", "versions.jsonl", code=2)
+    assert "run `old` appears more than once" in duplicated.stderr
 
 
 # Real dataset
@@ -754,18 +767,20 @@ def test_freshness_attack_finds_all_revoked_techniques(shared):
     with gzip.open(shared("attack/enterprise-attack-18.1.stix21.json.gz")) as file:
         objects = json.load(file)["objects"]
     techniques = {one["id"]: one for one in objects if one["type"] == "attack-pattern" and one.get("description")}
-    after = {one["source_ref"]: one["target_ref"] for one in objects if one.get("relationship_type") == "revoked-by"}
+    replacements = {
+        one["source_ref"]: one["target_ref"] for one in objects if one.get("relationship_type") == "revoked-by"
+    }
 
-    def current(name):
-        while name in after:
-            name = after[name]
+    def find_current(name):
+        while name in replacements:
+            name = replacements[name]
         return name
 
     documents = [Document(name, one["description"], one["name"]) for name, one in techniques.items()]
     queries = {name: one["name"] for name, one in techniques.items() if not one.get("revoked")}
     versions = [
-        {"doc_id": name, "version_key": current(name), "effective_timestamp": one["created"],
-         "superseded_by": after.get(name)}
+        {"doc_id": name, "version_key": find_current(name), "effective_timestamp": one["created"],
+         "superseded_by": replacements.get(name)}
         for name, one in techniques.items()
     ]  # fmt: skip
     data = Dataset("attack", documents, queries, Judgments({name: {name: 1} for name in queries}))
@@ -777,6 +792,6 @@ def test_freshness_attack_finds_all_revoked_techniques(shared):
     assert found.total_considered == table.height
     for query in found.queries:
         for hit in query.stale:
-            assert hit.newer == current(hit.doc)
+            assert hit.newer == find_current(hit.doc)
             assert not techniques[hit.newer].get("revoked")
     assert found.conflict_query_count > 50

@@ -43,27 +43,33 @@ from ragauge.output.tables import Table
 from ragauge.output.terminal import render_report
 from ragauge.reports.registry import read_results, write_results
 
-RANKED = {"recall@10": 0.5, "mrr": 0.5}
+WEIGHTS = {"recall@10": 0.5, "mrr": 0.5}
 
 
-class Overlap:
+class OverlapRetriever:
     """Retriever that scores a document by the words it shares with the query, independently of other documents."""
 
     def __init__(self, documents):
         self.documents = documents
 
     def search(self, query, k):
-        asked = set(query.lower().split())
-        hits = [Hit(one.id, len(asked & set(one.whole.lower().split())) + 0.0, one.text) for one in self.documents]
+        query_words = set(query.lower().split())
+        hits = [
+            Hit(document.id, len(query_words & set(document.whole.lower().split())) + 0.0, document.text)
+            for document in self.documents
+        ]
         return sorted((hit for hit in hits if hit.score), key=lambda hit: (-hit.score, hit.id))[:k]
 
 
-class Everything(Overlap):
+class ExhaustiveRetriever(OverlapRetriever):
     """Overlap retriever that also returns documents without shared words, after all others."""
 
     def search(self, query, k):
-        found = super().search(query, k)
-        return [*found, *(Hit(one.id, 0.0) for one in self.documents if one.id not in {hit.id for hit in found})][:k]
+        hits = super().search(query, k)
+        return [
+            *hits,
+            *(Hit(document.id, 0.0) for document in self.documents if document.id not in {hit.id for hit in hits}),
+        ][:k]
 
 
 def write_run(path, retriever, queries=None, k=10):
@@ -76,7 +82,7 @@ def write_run(path, retriever, queries=None, k=10):
     return str(path)
 
 
-def made(documents, queries, grades, answers=None):
+def make_dataset(documents, queries, grades, answers=None):
     return Dataset("made", documents, queries, Judgments(grades), answers or {})
 
 
@@ -92,27 +98,27 @@ NEW = [
 ]
 QUERIES = {"apples": "red apples taste", "boats": "boats sail wind", "pears": "green pears"}
 GRADES = {"apples": {"new1": 1, "old1": 1}, "boats": {"new2": 2}, "pears": {"old2": 1}}
-DATA = made(KNOWN, QUERIES, GRADES, {"boats": "Boats sail with wind.", "apples": "Red apples taste sweet."})
+DATA = make_dataset(KNOWN, QUERIES, GRADES, {"boats": "Boats sail with wind.", "apples": "Red apples taste sweet."})
 
 
-def hand(**how):
-    return gain(KNOWN, **{"add": NEW, "weights": RANKED, "system": Overlap, "dataset": DATA, **how})
+def run_gain(**options):
+    return gain(KNOWN, **{"add": NEW, "weights": WEIGHTS, "system": OverlapRetriever, "dataset": DATA, **options})
 
 
 def test_gain_half_recall_and_full_mrr_is_three_quarters():
-    data = made([], {"q": "?"}, {"q": {"a": 1, "b": 1}})
-    found = gain(lambda query, k: ["x"], lambda query, k: ["a"], dataset=data, weights=RANKED)
+    data = make_dataset([], {"q": "?"}, {"q": {"a": 1, "b": 1}})
+    found = gain(lambda query, k: ["x"], lambda query, k: ["a"], dataset=data, weights=WEIGHTS)
     assert [(one.name, one.value, one.before, one.after, one.n) for one in found.terms] == [
         ("recall@10", 0.5, 0.0, 0.5, 1),
         ("mrr@10", 1.0, 0.0, 1.0, 1),
     ]
     assert found.total == found.query_gain == 0.75
     assert [one.gain for one in found.changed_queries] == [0.75]
-    assert math.isnan(found.low), "one query has no interval"
+    assert math.isnan(found.low), "a single query has no interval"
 
 
 def test_gain_terms_queries_and_documents_by_hand():
-    found = hand()
+    found = run_gain()
     # apples: new1 joins old1, and a relevant document stays first: recall 1/2 -> 1, mrr 1 -> 1.
     # boats: new2 is returned first, after no relevant document before: recall 0 -> 1, mrr 0 -> 1.
     assert [(one.name, one.before, one.after) for one in found.terms] == [
@@ -140,23 +146,25 @@ def test_gain_terms_queries_and_documents_by_hand():
 
 
 def test_gain_document_that_displaces_relevant_one_lists_harmed_query():
-    data = made(KNOWN, {"apples": "red apples"}, {"apples": {"old1": 1}})
-    loud = [Document("loud", "red apples and more red apples"), Document("Loud", "red apples apples")]
-    first = gain(KNOWN, add=loud, dataset=data, weights={"recall@1": 1}, k=1, system=lambda docs: Overlap(docs[::-1]))
+    data = make_dataset(KNOWN, {"apples": "red apples"}, {"apples": {"old1": 1}})
+    added = [Document("loud", "red apples and more red apples"), Document("Loud", "red apples apples")]
+    first = gain(
+        KNOWN, add=added, dataset=data, weights={"recall@1": 1}, k=1, system=lambda docs: OverlapRetriever(docs[::-1])
+    )
     assert first.total == -1.0
     assert first.lost[0].pushed_out == ("old1",)
     assert first.lost[0].entered == ("Loud",)
     assert "none of the added documents is judged" in first.notes[0]
     by_id = {one.id: one for one in first.documents}
-    assert by_id["Loud"].harmed == [], "without it the other one stands there"
-    alone = gain(KNOWN, add=loud[1:], dataset=data, weights={"recall@1": 1}, k=1, system=Overlap)
-    assert alone.documents[0].harmed == ["apples"]
-    assert alone.documents[0].causal == -1.0
+    assert by_id["Loud"].harmed == [], "without it, the other added document takes its rank"
+    single = gain(KNOWN, add=added[1:], dataset=data, weights={"recall@1": 1}, k=1, system=OverlapRetriever)
+    assert single.documents[0].harmed == ["apples"]
+    assert single.documents[0].causal == -1.0
 
 
 def test_gain_undefined_term_is_left_out_with_reason():
-    bare = replace(DATA, answers={})
-    found = gain(KNOWN, add=NEW, dataset=bare, system=Overlap, embedder="words")
+    no_answers = replace(DATA, answers={})
+    found = gain(KNOWN, add=NEW, dataset=no_answers, system=OverlapRetriever, embedder="words")
     recall, context, novelty = found.terms
     assert (context.name, context.why) == ("context_recall", "no query has a reference answer")
     assert math.isnan(context.value)
@@ -165,7 +173,7 @@ def test_gain_undefined_term_is_left_out_with_reason():
 
 
 def test_gain_context_recall_rises_when_answer_text_is_added():
-    found = hand(weights={"context_recall": 1})
+    found = run_gain(weights={"context_recall": 1})
     (term,) = found.terms
     assert term.n == 2, "one query has no reference answer"
     assert term.before < term.after == 1.0
@@ -176,7 +184,7 @@ def test_gain_context_recall_rises_when_answer_text_is_added():
 
 
 def test_gain_novelty_is_mean_over_added_documents():
-    found = hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words")
+    found = run_gain(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words")
     novelty = found.terms[1]
     assert novelty.value == pytest.approx(np.mean([one.novelty for one in found.documents]))
     assert (novelty.n, novelty.low) == (3, pytest.approx(math.nan, nan_ok=True))
@@ -188,25 +196,25 @@ def test_gain_novelty_is_mean_over_added_documents():
 
 @pytest.mark.parametrize("definition", ["mean", "least", "lexical"])
 def test_gain_novelty_definitions_match_novelty(definition):
-    found = hand(weights={"novelty": 1}, novelty=definition, embedder="words")
-    told = {one.id: getattr(one, definition) for one in ragauge.novelty(NEW, KNOWN, embedder="words").documents}
-    assert {one.id: one.novelty for one in found.documents} == pytest.approx(told)
+    found = run_gain(weights={"novelty": 1}, novelty=definition, embedder="words")
+    expected = {one.id: getattr(one, definition) for one in ragauge.novelty(NEW, KNOWN, embedder="words").documents}
+    assert {one.id: one.novelty for one in found.documents} == pytest.approx(expected)
 
 
 @settings(max_examples=20)
 @given(st.floats(0.01, 100), st.permutations(NEW))
 @pytest.mark.slow
 def test_gain_scales_with_weights_and_ignores_document_order(factor, order):
-    plain = hand()
-    other = hand(weights={name: factor * weight for name, weight in RANKED.items()}, add=list(order))
-    assert other.total == pytest.approx(factor * plain.total)
-    assert [one.id for one in other.documents] == [one.id for one in plain.documents]
-    assert [one.causal for one in other.documents] == pytest.approx([factor * one.causal for one in plain.documents])
-    assert [one.id for one in other.batch] == [one.id for one in plain.batch]
+    plain = run_gain()
+    scaled = run_gain(weights={name: factor * weight for name, weight in WEIGHTS.items()}, add=list(order))
+    assert scaled.total == pytest.approx(factor * plain.total)
+    assert [one.id for one in scaled.documents] == [one.id for one in plain.documents]
+    assert [one.causal for one in scaled.documents] == pytest.approx([factor * one.causal for one in plain.documents])
+    assert [one.id for one in scaled.batch] == [one.id for one in plain.batch]
 
 
 def test_gain_nothing_added_is_zero():
-    found = gain(KNOWN, KNOWN, dataset=DATA, system=Overlap)
+    found = gain(KNOWN, KNOWN, dataset=DATA, system=OverlapRetriever)
     assert found.total == 0
     assert (found.changed_queries, found.documents, found.batch) == ([], (), ())
     assert found.terms[2].why == "no documents were added"
@@ -215,7 +223,7 @@ def test_gain_nothing_added_is_zero():
 
 def test_gain_removed_and_changed_documents_are_counted():
     after = [Document("old1", "another text"), KNOWN[1], NEW[0]]
-    found = gain(KNOWN, after, dataset=DATA, weights=RANKED, system=Overlap)
+    found = gain(KNOWN, after, dataset=DATA, weights=WEIGHTS, system=OverlapRetriever)
     assert (found.added, found.removed, found.changed) == (1, 1, 1)
     assert any("1 document removed and 1 changed: " in note for note in found.notes)
 
@@ -234,28 +242,28 @@ def needles():
 
 def test_gain_dense_dropped_attribution_equals_rebuilt(needles):
     data, before, added = needles
-    how = {
+    options = {
         "add": added,
         "dataset": data,
         "system": "dense(embedder=words(dimensions=64))",
         "weights": {"ndcg@10": 1},
         "best_batch": 0,
     }
-    dropped = gain(before, attribution="dropped", **how)
-    rebuilt = gain(before, attribution="rebuilt", **how)
+    dropped = gain(before, attribution="dropped", **options)
+    rebuilt = gain(before, attribution="rebuilt", **options)
     assert dropped.exact
     assert dropped.documents == rebuilt.documents
     assert any(one.helped for one in dropped.documents)
-    assert gain(before, **how).attribution == "dropped"
+    assert gain(before, **options).attribution == "dropped"
 
 
 def test_leave_one_out_bm25_equals_rebuilt_index(needles):
     data, _, added = needles
     for description in ("bm25", "bm25(k1=1.2, b=0.75, method=bm25l)"):
-        shadow = SnapshotRunner(description, data.queries, data.judgments)
-        for name, answers in leave_one_out(shadow, data.documents, [one.id for one in added[:4]], 30):
-            rest = [one for one in data.documents if one.id != name]
-            assert answers.rankings == shadow.answers(rest, 30, "anew").rankings
+        runner = SnapshotRunner(description, data.queries, data.judgments)
+        for name, answers in leave_one_out(runner, data.documents, [one.id for one in added[:4]], 30):
+            others = [one for one in data.documents if one.id != name]
+            assert answers.rankings == runner.answers(others, 30, "anew").rankings
 
 
 def test_gain_bm25_is_rebuilt_and_batch_is_approximate(needles):
@@ -267,16 +275,16 @@ def test_gain_bm25_is_rebuilt_and_batch_is_approximate(needles):
 
 
 def test_gain_full_batch_equals_total_with_decreasing_marginals():
-    found = hand(best_batch=9)
-    assert [one.id for one in found.batch] == ["new2", "new1"], "the third adds nothing"
+    found = run_gain(best_batch=9)
+    assert [one.id for one in found.batch] == ["new2", "new1"], "the third document adds no gain"
     assert found.batch[-1].total == pytest.approx(found.total)
     assert [one.marginal for one in found.batch] == sorted((one.marginal for one in found.batch), reverse=True)
 
 
-def pool_of(rankings, grades, k=2):
+def make_pool(rankings, grades, k=2):
     added = sorted({doc for ranking in rankings.values() for doc in ranking if doc.startswith("n")})
-    data = made([], dict.fromkeys(rankings, "?"), grades)
-    deep = {query: tuple(ranking) for query, ranking in rankings.items()}
+    data = make_dataset([], dict.fromkeys(rankings, "?"), grades)
+    full = {query: tuple(ranking) for query, ranking in rankings.items()}
 
     class Recall:
         names, depth, signs, weights, computable_terms = ("recall",), k, np.ones(1), np.ones(1), (0,)
@@ -289,11 +297,11 @@ def pool_of(rankings, grades, k=2):
             ]
             return np.array(rows).reshape(len(variants), 1)
 
-    base = Recall.of([(q, keep_some_added(deep[q], frozenset(added), frozenset(), k)) for q in deep], {})
-    after = Recall.of([(q, deep[q]) for q in deep], {})
-    changes = SnapshotChanges(list(deep), ["recall"], np.ones(1), np.ones(1), base, after)
-    cut = {query: trim_to_contenders(deep[query], frozenset(added), k) for query in deep}
-    return CandidatePool(added, cut, Recall, {}, changes, {}, 0.0)
+    base = Recall.of([(q, keep_some_added(full[q], frozenset(added), frozenset(), k)) for q in full], {})
+    after = Recall.of([(q, full[q]) for q in full], {})
+    changes = SnapshotChanges(list(full), ["recall"], np.ones(1), np.ones(1), base, after)
+    trimmed = {query: trim_to_contenders(full[query], frozenset(added), k) for query in full}
+    return CandidatePool(added, trimmed, Recall, {}, changes, {}, 0.0)
 
 
 @given(st.integers(0, 10_000))
@@ -302,17 +310,17 @@ def test_choose_batch_greedy_is_optimal_for_one_document(seed):
     documents = [*(f"n{i}" for i in range(5)), *(f"o{i}" for i in range(4))]
     rankings = {f"q{i}": rng.sample(documents, len(documents)) for i in range(4)}
     grades = {query: dict.fromkeys(rng.sample(documents, 2), 1) for query in rankings}
-    pool = pool_of(rankings, grades)
+    pool = make_pool(rankings, grades)
 
-    def worth(some):
-        rows = pool.values.of([(q, pool.kept(q, frozenset(some))) for q in rankings], {})
+    def measure_gain(ids):
+        rows = pool.values.of([(q, pool.kept(q, frozenset(ids))) for q in rankings], {})
         base = pool.values.of([(q, pool.kept(q, frozenset())) for q in rankings], {})
         return float((rows - base).mean())
 
     found = choose_batch(pool, 3, FixedNovelty({}))
     for size, choice in enumerate(found, 1):
-        assert choice.total == pytest.approx(worth([one.id for one in found[:size]]))
-    best = {n: max(worth(some) for some in itertools.combinations(pool.added, n)) for n in (1, 2, 3)}
+        assert choice.total == pytest.approx(measure_gain([one.id for one in found[:size]]))
+    best = {n: max(measure_gain(ids) for ids in itertools.combinations(pool.added, n)) for n in (1, 2, 3)}
     if found:
         assert found[0].total == pytest.approx(best[1])
         assert found[-1].total <= max(best.values()) + 1e-9
@@ -321,27 +329,27 @@ def test_choose_batch_greedy_is_optimal_for_one_document(seed):
 
 
 def test_gain_greedy_batch_is_best_for_additive_gains():
-    found = hand(best_batch=2)
-    worths = {
-        frozenset(one.id for one in some): hand(add=list(some), best_batch=0).total
-        for some in itertools.combinations(NEW, 2)
+    found = run_gain(best_batch=2)
+    totals = {
+        frozenset(one.id for one in batch): run_gain(add=list(batch), best_batch=0).total
+        for batch in itertools.combinations(NEW, 2)
     }
-    best = max(worths, key=worths.get)
+    best = max(totals, key=totals.get)
     assert {one.id for one in found.batch} == best
-    assert found.batch[-1].total == pytest.approx(worths[best])
+    assert found.batch[-1].total == pytest.approx(totals[best])
 
 
 def test_gain_batch_novelty_ignores_duplicates_of_taken_documents():
-    twins = [Document("a", "wind and sails"), Document("b", "wind and sails"), Document("c", "a loaf of bread")]
-    found = gain(KNOWN, add=twins, dataset=DATA, system=Overlap, weights={"novelty": 1}, embedder="words")
-    assert [one.id for one in found.batch] == ["a", "c"], "the twin of what was taken is not new any more"
+    added = [Document("a", "wind and sails"), Document("b", "wind and sails"), Document("c", "a loaf of bread")]
+    found = gain(KNOWN, add=added, dataset=DATA, system=OverlapRetriever, weights={"novelty": 1}, embedder="words")
+    assert [one.id for one in found.batch] == ["a", "c"], "a duplicate of a chosen document is not novel"
     assert {one.id for one in found.documents} == {"a", "b", "c"}
-    words = ShingleNovelty(twins, KNOWN)
+    words = ShingleNovelty(added, KNOWN)
     words.take("a")
     assert words.now()["b"] == 0.0
     from ragauge.knowledge.novelty import NoveltySettings, prepare_novelty_data
 
-    measured = prepare_novelty_data(twins, KNOWN, NoveltySettings(embedder="words"))
+    measured = prepare_novelty_data(added, KNOWN, NoveltySettings(embedder="words"))
     chunks = ChunkNovelty(measured.chunks, measured.vectors, measured.highest_similarity, "least")
     chunks.take("a")
     assert chunks.now()["b"] == pytest.approx(0.0)
@@ -353,21 +361,21 @@ def test_gain_keeps_input_folders_unchanged(tmp_path):
         (folder / "qrels").mkdir(parents=True)
         rows = [json.dumps({"_id": one.id, "text": one.text}) for one in documents]
         (folder / "corpus.jsonl").write_text("\n".join(rows) + "\n")
-        asked = [json.dumps({"_id": query, "text": text}) for query, text in QUERIES.items()]
-        (folder / "queries.jsonl").write_text("\n".join(asked) + "\n")
+        query_rows = [json.dumps({"_id": query, "text": text}) for query, text in QUERIES.items()]
+        (folder / "queries.jsonl").write_text("\n".join(query_rows) + "\n")
         lines = [f"{query}\t{doc}\t{grade}" for query, docs in GRADES.items() for doc, grade in docs.items()]
         (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(lines) + "\n")
 
-    def state():
+    def hash_files():
         files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
         return {str(path): (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns) for path in files}
 
-    before = state()
+    before = hash_files()
     for path in [*tmp_path.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     try:
-        found = gain(str(tmp_path / "kb"), str(tmp_path / "after"), weights=RANKED)
-        assert state() == before
+        found = gain(str(tmp_path / "kb"), str(tmp_path / "after"), weights=WEIGHTS)
+        assert hash_files() == before
     finally:
         for path in [tmp_path / "kb", tmp_path / "after", *tmp_path.rglob("qrels")]:
             path.chmod(0o755)
@@ -376,60 +384,60 @@ def test_gain_keeps_input_folders_unchanged(tmp_path):
 
 
 def test_gain_run_files_match_built_system(tmp_path):
-    built = hand()
+    built = run_gain()
     for name, documents in (("before", KNOWN), ("after", [*KNOWN, *NEW])):
-        write_run(tmp_path / f"{name}.run", Everything(documents))
+        write_run(tmp_path / f"{name}.run", ExhaustiveRetriever(documents))
     files = {f"{name}_run": str(tmp_path / f"{name}.run") for name in ("before", "after")}
-    found = gain(dataset=DATA, weights=RANKED, **files)
+    found = gain(dataset=DATA, weights=WEIGHTS, **files)
     assert found.total == pytest.approx(built.total)
-    assert found.documents == (), "nothing says which documents were added"
+    assert found.documents == (), "run files do not contain the added documents"
     assert not found.documents_known
-    assert not any("no document was added" in note for note in found.notes), "nor that none was"
+    assert not any("no document was added" in note for note in found.notes), "the number of added documents is unknown"
     assert "documents added" not in ", ".join(gain_report.build_report(found).subject)
-    known = gain(KNOWN, add=NEW, dataset=DATA, weights=RANKED, **files)
-    assert (known.attribution, known.exact) == ("dropped", False)
-    assert [one.causal for one in known.documents] == pytest.approx([one.causal for one in built.documents])
+    with_documents = gain(KNOWN, add=NEW, dataset=DATA, weights=WEIGHTS, **files)
+    assert (with_documents.attribution, with_documents.exact) == ("dropped", False)
+    assert [one.causal for one in with_documents.documents] == pytest.approx([one.causal for one in built.documents])
     with pytest.raises(BadInput, match="requires a system that ragauge builds"):
-        gain(KNOWN, add=NEW, dataset=DATA, weights=RANKED, attribution="rebuilt", **files)
+        gain(KNOWN, add=NEW, dataset=DATA, weights=WEIGHTS, attribution="rebuilt", **files)
 
 
 def test_gain_query_that_fails_on_one_side_is_left_out():
-    def failing(query, k):
+    def fail_on_boats(query, k):
         if "boats" in query:
             raise RuntimeError("out of water")
-        return Overlap([*KNOWN, *NEW]).search(query, k)
+        return OverlapRetriever([*KNOWN, *NEW]).search(query, k)
 
-    found = gain(Overlap(KNOWN), failing, dataset=DATA, weights=RANKED)
+    found = gain(OverlapRetriever(KNOWN), fail_on_boats, dataset=DATA, weights=WEIGHTS)
     assert (found.queries, [one.query for one in found.changed_queries]) == (2, ["apples"])
     assert any("1 query failed before or after" in note and "out of water" in note for note in found.notes)
 
-    def broken(query, k):
+    def fail_always(query, k):
         raise RuntimeError("gone")
 
     with pytest.raises(BackendFailed, match=r"every query failed.*gone"):
-        gain(Overlap(KNOWN), broken, dataset=DATA, weights=RANKED)
+        gain(OverlapRetriever(KNOWN), fail_always, dataset=DATA, weights=WEIGHTS)
 
 
 def test_gain_lower_is_better_measure_has_reversed_sign():
-    found = hand(weights={"rbp_resid": 1.0})
+    found = run_gain(weights={"rbp_resid": 1.0})
     (term,) = found.terms
     assert term.value == pytest.approx(term.before - term.after)
 
 
 def test_snapshot_changes_interval_contains_total_with_missing_values():
-    gaps = np.array([[1.0, math.nan], [0.0, 1.0], [0.5, math.nan], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
-    changes = SnapshotChanges(list("abcdef"), ["x", "y"], np.array([0.5, 0.25]), np.ones(2), np.zeros((6, 2)), gaps)
+    after = np.array([[1.0, math.nan], [0.0, 1.0], [0.5, math.nan], [0.0, 0.0], [1.0, 1.0], [0.0, 0.0]])
+    changes = SnapshotChanges(list("abcdef"), ["x", "y"], np.array([0.5, 0.25]), np.ones(2), np.zeros((6, 2)), after)
     total = changes.total(changes.mean(changes.improvements))
     assert total == pytest.approx(0.5 * 2.5 / 6 + 0.25 * 2 / 4)
     assert changes.query_contributions.mean() == pytest.approx(total)
     low, high = changes.interval(0.95)
     assert low < total < high
-    plain = replace(changes, after=np.nan_to_num(gaps))
+    plain = replace(changes, after=np.nan_to_num(after))
     assert plain.query_contributions == pytest.approx(plain.weighed(plain.improvements))
 
 
 def test_gain_invalid_settings_raise_one_line_errors():
-    for how, words in (
+    for options, message in (
         ({"weights": {}}, "no term has a weight"),
         ({"weights": {"gm_map": 1}}, "is not a mean over queries"),
         ({"weights": {"context_recall@5": 1}}, "first k documents"),
@@ -450,10 +458,10 @@ def test_gain_invalid_settings_raise_one_line_errors():
         ({"weights": {"recall@10": -(10**400)}}, "the weight of recall@10 must be at most"),
         ({"weights": {"recall@10": math.inf}}, "the weight of recall@10 must be at most"),
     ):
-        with pytest.raises(BadInput, match=words):
-            hand(**how)
+        with pytest.raises(BadInput, match=message):
+            run_gain(**options)
     with pytest.raises(UnknownName, match="bm26"):
-        hand(system="bm26")
+        run_gain(system="bm26")
     with pytest.raises(BadInput, match="no added documents"):
         gain(KNOWN, dataset=DATA)
     with pytest.raises(BadInput, match="mutually exclusive"):
@@ -465,13 +473,13 @@ def test_gain_invalid_settings_raise_one_line_errors():
 
 
 def test_gain_result_round_trip_and_other_formats(tmp_path):
-    found = hand(weights={"recall@10": 1, "context_recall": 1, "novelty": 1}, embedder="words")
-    files = [str(tmp_path / f"gain.{ending}") for ending in ("json", "csv", "md", "html", "tex")]
+    found = run_gain(weights={"recall@10": 1, "context_recall": 1, "novelty": 1}, embedder="words")
+    files = [str(tmp_path / f"gain.{extension}") for extension in ("json", "csv", "md", "html", "tex")]
     write_results([found], files)
-    (again,) = read_results(files[0])
-    assert isinstance(again, Gain)
-    assert to_json_data(again) == to_json_data(found)
-    assert (again.total, list(again.batch)) == (found.total, found.batch)
+    (restored,) = read_results(files[0])
+    assert isinstance(restored, Gain)
+    assert to_json_data(restored) == to_json_data(found)
+    assert (restored.total, list(restored.batch)) == (found.total, found.batch)
     text = (tmp_path / "gain.md").read_text()
     assert "# Gain" in text
     assert "## Best batch: 3 of 3 added documents" in text
@@ -485,68 +493,68 @@ def test_gain_result_round_trip_and_other_formats(tmp_path):
 
 
 def test_gain_report_sections_have_short_titles():
-    many = [*NEW, *(Document(f"n{i:02}", "bread and butter") for i in range(20))]
-    account = gain_report.build_report(hand(add=many, attribution="dropped"))
-    assert [section.short for section in account.sections] == ["Terms", "Queries", "Documents", "Batch"]
-    tables = [block for block in account.sections[2].blocks if isinstance(block, Table)]
+    added = [*NEW, *(Document(f"n{i:02}", "bread and butter") for i in range(20))]
+    report = gain_report.build_report(run_gain(add=added, attribution="dropped"))
+    assert [section.short for section in report.sections] == ["Terms", "Queries", "Documents", "Batch"]
+    tables = [block for block in report.sections[2].blocks if isinstance(block, Table)]
     assert [(len(table.rows), table.collapsed) for table in tables] == [(8, False), (8, False), (23, True)]
 
 
 def test_gain_queries_with_cancelling_changes_are_listed_as_changed():
-    data = made([], {"a": "?", "b": "?"}, {"a": {"x": 1}, "b": {"y": 1}})
+    data = make_dataset([], {"a": "?", "b": "?"}, {"a": {"x": 1}, "b": {"y": 1}})
     # For query a, x falls from rank 1 to 2: mrr by 0.5, hit_rate@1 by 1. The weights 1 and -0.5 cancel these changes.
     weights = {"mrr": 1.0, "hit_rate@1": -0.5}
     found = gain(lambda q, k: ["x", "z"], lambda q, k: ["z", "x"], dataset=data, weights=weights)
     assert (len(found.changed_queries), found.gained, found.lost) == (1, [], [])
     assert [one.query for one in found.even] == ["a"]
-    account = gain_report.build_report(found)
-    assert account.summary == (
+    report = gain_report.build_report(found)
+    assert report.summary == (
         "Gain +0.0000: 0 queries gained, 0 lost, 1 changed without gain or loss, 1 did not change."
     )
-    part = next(section for section in account.sections if section.id == "queries")
-    assert [row[0] for row in part.blocks[0].rows] == ["a"]
+    queries_section = next(section for section in report.sections if section.id == "queries")
+    assert [row[0] for row in queries_section.blocks[0].rows] == ["a"]
     assert (
         render_csv(gain_report.build_rows_table(found)).splitlines()[0] == "query,gain,gain_mrr@10,gain_hit_rate@1,text"
     )
 
 
-def unreadable(some):
+def make_unreadable_judge(words):
     """Return a literal judge that gives an unreadable reply to prompts with one of these words."""
 
     def reply(messages, schema):
-        return "hm" if any(word in messages[1]["content"] for word in some) else literal_judge.answer(messages, schema)
+        return "hm" if any(word in messages[1]["content"] for word in words) else literal_judge.answer(messages, schema)
 
     return ScriptedChat(reply)
 
 
 def test_gain_unreadable_judge_replies_raise_or_are_unscored():
-    how = {"weights": {"recall@10": 0.5, "context_recall": 0.5}, "judging": JudgingSettings(retries=0)}
+    options = {"weights": {"recall@10": 0.5, "context_recall": 0.5}, "judging": JudgingSettings(retries=0)}
     with pytest.raises(BackendFailed, match=r"the judge scored none of 2 queries on both sides: .+") as failure:
-        hand(chat=unreadable(["List the claims"]), **how)
+        run_gain(chat=make_unreadable_judge(["List the claims"]), **options)
     assert failure.value.exit_code == 3
-    part = hand(chat=unreadable(["Boats sail with wind"]), **how)
-    assert [one.n for one in part.terms] == [3, 1]
-    (note,) = [one for one in part.notes if "unscored by the judge" in one]
+    partial = run_gain(chat=make_unreadable_judge(["Boats sail with wind"]), **options)
+    assert [one.n for one in partial.terms] == [3, 1]
+    (note,) = [one for one in partial.notes if "unscored by the judge" in one]
     assert note.startswith("1 of 2 queries are unscored by the judge: ")
     assert len(note) > len("1 of 2 queries are unscored by the judge: ")
 
 
 def test_gain_lexical_judge_without_scores_has_reason():
     data = replace(DATA, answers={"boats": "!", "apples": "?"})
-    found = hand(dataset=data, weights={"recall@10": 0.5, "context_recall": 0.5})
+    found = run_gain(dataset=data, weights={"recall@10": 0.5, "context_recall": 0.5})
     assert found.terms[1].why.startswith("the judge scored no query on both sides: ")
     assert found.total == pytest.approx(0.5 * found.terms[0].value)
 
 
 @pytest.mark.parametrize("side", ["before", "after"])
 def test_gain_query_missing_in_one_run_is_left_out(tmp_path, side):
-    few = {name: text for name, text in QUERIES.items() if name != "pears"}
-    sides = {"before": Everything(KNOWN), "after": Everything([*KNOWN, *NEW])}
+    without_pears = {name: text for name, text in QUERIES.items() if name != "pears"}
+    retrievers = {"before": ExhaustiveRetriever(KNOWN), "after": ExhaustiveRetriever([*KNOWN, *NEW])}
     files = {
-        f"{name}_run": write_run(tmp_path / f"{name}.run", one, few if name == side else QUERIES)
-        for name, one in sides.items()
+        f"{name}_run": write_run(tmp_path / f"{name}.run", one, without_pears if name == side else QUERIES)
+        for name, one in retrievers.items()
     }
-    found = gain(dataset=DATA, weights=RANKED, **files)
+    found = gain(dataset=DATA, weights=WEIGHTS, **files)
     assert found.queries == 2
     assert [one.n for one in found.terms] == [2, 2]
     assert (len(found.gained), found.lost) == (2, [])
@@ -556,14 +564,16 @@ def test_gain_query_missing_in_one_run_is_left_out(tmp_path, side):
     )
 
 
-@pytest.mark.parametrize("how", [{"attribution": "none", "best_batch": 0}, {"attribution": "none"}, {"best_batch": 0}])
-def test_gain_alone_does_not_depend_on_attribution_and_batch(how):
+@pytest.mark.parametrize(
+    "options", [{"attribution": "none", "best_batch": 0}, {"attribution": "none"}, {"best_batch": 0}]
+)
+def test_gain_alone_does_not_depend_on_attribution_and_batch(options):
     before = [Document("a", "red apples")]
-    crowd = [Document(f"n{i}", "red apples taste") for i in range(3)]
-    data = made(before, {"q": "red apples taste"}, {"q": {"a": 1, "n2": 1}})
+    added = [Document(f"n{i}", "red apples taste") for i in range(3)]
+    data = make_dataset(before, {"q": "red apples taste"}, {"q": {"a": 1, "n2": 1}})
     found = gain(
-        before, add=crowd, dataset=data, system=Overlap, weights={"recall@1": 1}, k=1,
-        **how,
+        before, add=added, dataset=data, system=OverlapRetriever, weights={"recall@1": 1}, k=1,
+        **options,
     )  # fmt: skip
     # Added alone, each document displaces a. With n2, one of the two relevant documents is returned before and after.
     # With n0 or n1, no relevant document is returned.
@@ -572,82 +582,84 @@ def test_gain_alone_does_not_depend_on_attribution_and_batch(how):
 
 
 def test_gain_measures_without_cutoff_use_k():
-    data = made([], {"q": "?"}, {"q": {"x": 1}})
-    deep = (lambda q, k: list("abcdefgh")[:k], lambda q, k: list("abcdefgx")[:k])
-    for more in ({}, {"recall@8": 1.0}):
-        found = gain(*deep, dataset=data, weights={"mrr": 1.0, "set_recall": 1.0, **more}, k=5)
+    data = make_dataset([], {"q": "?"}, {"q": {"x": 1}})
+    retrievers = (lambda q, k: list("abcdefgh")[:k], lambda q, k: list("abcdefgx")[:k])
+    for extra_weights in ({}, {"recall@8": 1.0}):
+        found = gain(*retrievers, dataset=data, weights={"mrr": 1.0, "set_recall": 1.0, **extra_weights}, k=5)
         assert [(one.name, one.value) for one in found.terms[:2]] == [("mrr@5", 0.0), ("set_recall", 0.0)]
         assert (
             "set_recall: computed on the first 5 documents."
             in gain_report.build_report(found).sections[0].blocks[0].text
         )
     assert found.terms[2].value == 1.0
-    own = gain(*deep, dataset=data, weights={"mrr@8": 1.0}, k=5)
-    assert own.terms[0].value == 1 / 8
+    with_cutoff = gain(*retrievers, dataset=data, weights={"mrr@8": 1.0}, k=5)
+    assert with_cutoff.terms[0].value == 1 / 8
 
 
 def test_gain_short_run_leaves_undetermined_effects_undefined(tmp_path):
     before = [Document("old1", "red apples"), Document("old2", "red")]
     added = [Document("new1", "red apples taste"), Document("new2", "red apples taste"), Document("new3", "bread")]
-    data = made(before, {"q": "red apples taste"}, {"q": {"old1": 1, "new1": 1}})
-    after = Everything([*before, *added])
+    data = make_dataset(before, {"q": "red apples taste"}, {"q": {"old1": 1, "new1": 1}})
+    after = ExhaustiveRetriever([*before, *added])
 
-    def told(depth):
+    def gain_at_depth(depth):
         files = {
-            "before_run": write_run(tmp_path / "before.run", Everything(before), data.queries),
+            "before_run": write_run(tmp_path / "before.run", ExhaustiveRetriever(before), data.queries),
             "after_run": write_run(tmp_path / "after.run", after, data.queries, depth),
         }
         return gain(before, add=added, dataset=data, weights={"recall@2": 1}, k=2, **files)
 
-    built = gain(before, add=added, dataset=data, weights={"recall@2": 1}, k=2, system=Everything)
-    whole = told(5)
-    assert {one.id: one.causal for one in whole.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
-    assert [(one.causal, one.alone) for one in whole.documents] == [(one.causal, one.alone) for one in built.documents]
-    assert not any("too short" in note or "rebuilt" in note for note in whole.notes)
-    short = told(2)
-    by_id = {one.id: one for one in short.documents}
+    built = gain(before, add=added, dataset=data, weights={"recall@2": 1}, k=2, system=ExhaustiveRetriever)
+    complete = gain_at_depth(5)
+    assert {one.id: one.causal for one in complete.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
+    assert [(one.causal, one.alone) for one in complete.documents] == [
+        (one.causal, one.alone) for one in built.documents
+    ]
+    assert not any("too short" in note or "rebuilt" in note for note in complete.notes)
+    depth_2 = gain_at_depth(2)
+    by_id = {one.id: one for one in depth_2.documents}
     assert [math.isnan(by_id[name].causal) for name in ("new1", "new2", "new3")] == [True, True, False]
-    assert all(math.isnan(one.alone) for one in short.documents)
-    assert short.batch == ()
-    (note,) = [one for one in short.notes if "too short for 1 query" in one]
+    assert all(math.isnan(one.alone) for one in depth_2.documents)
+    assert depth_2.batch == ()
+    (note,) = [one for one in depth_2.notes if "too short for 1 query" in one]
     assert (
         "causal of 2 documents, alone and the best batch are undefined; retrieve at least 5 documents per query" in note
     )
-    assert not any("rebuilt" in note for note in short.notes)
-    row = next(row for row in gain_report.build_report(short).sections[-1].blocks[0].rows if row[0] == "new1")
+    assert not any("rebuilt" in note for note in depth_2.notes)
+    row = next(row for row in gain_report.build_report(depth_2).sections[-1].blocks[0].rows if row[0] == "new1")
     assert math.isnan(row[1])
-    assert row[4] is row[5] is None, "its effect on queries is unknown"
-    three = told(3)
-    assert {one.id: one.causal for one in three.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
-    assert math.isnan(three.documents[0].alone)
+    assert row[4] is row[5] is None, "the effect on queries is unknown"
+    depth_3 = gain_at_depth(3)
+    assert {one.id: one.causal for one in depth_3.documents} == {"new1": 0.0, "new2": -0.5, "new3": 0.0}
+    assert math.isnan(depth_3.documents[0].alone)
 
 
-class Shaky(Overlap):
+class FailingRetriever(OverlapRetriever):
     """Retriever that, once documents are added, fails on boats without new1, and on every query without new3."""
 
     def search(self, query, k):
-        there = {one.id for one in self.documents}
-        if len(there) > len(KNOWN) and (("boats" in query and "new1" not in there) or "new3" not in there):
+        ids = {document.id for document in self.documents}
+        if len(ids) > len(KNOWN) and (("boats" in query and "new1" not in ids) or "new3" not in ids):
             raise RuntimeError("not without it")
         return super().search(query, k)
 
 
 def test_gain_document_without_which_queries_fail_has_undefined_causal():
-    found = hand(system=Shaky)
+    found = run_gain(system=FailingRetriever)
     by_id = {one.id: one for one in found.documents}
     assert math.isnan(by_id["new1"].causal)
     assert math.isnan(by_id["new3"].causal)
     assert by_id["new2"].causal == pytest.approx(1 / 3)
-    assert found.documents[0].id == "new2", "what is known comes first"
+    assert found.documents[0].id == "new2", "documents with a defined value come first"
     (note,) = [one for one in found.notes if one.startswith("causal is undefined for 2 of 3 documents")]
     assert "not without it" in note
     assert [one.id for one in found.batch] == ["new2", "new1"]
-    assert math.isnan(found.batch_measured), "without the third every query fails"
+    assert math.isnan(found.batch_measured), "without new3, every query fails"
     assert any(
         "the gain of the best batch could not be measured" in one and "not without it" in one for one in found.notes
     )
     assert not any("measured gain of the batch" in one for one in found.notes)
-    single = hand(system=Shaky, best_batch=1, add=[NEW[1], NEW[0], Document("new3", "red apples")])
+    single = run_gain(system=FailingRetriever, best_batch=1, add=[NEW[1], NEW[0], Document("new3", "red apples")])
     assert math.isnan(single.batch_measured)
 
 
@@ -657,21 +669,21 @@ def test_gain_removed_documents_do_not_affect_alone_and_batch(system):
     found = gain(KNOWN, after, dataset=DATA, weights={"recall@10": 1}, system=system)
     assert found.removed == 2
     assert found.batch
-    assert math.isnan(found.batch_measured), "nobody added the batch to what was there before"
-    same = gain([KNOWN[0]], after, dataset=DATA, weights={"recall@10": 1}, system=system)
-    assert {one.id: one.alone for one in found.documents} == {one.id: one.alone for one in same.documents}
-    assert [one.id for one in found.batch] == [one.id for one in same.batch]
+    assert math.isnan(found.batch_measured), "the batch was not added to the corpus before"
+    without_removed = gain([KNOWN[0]], after, dataset=DATA, weights={"recall@10": 1}, system=system)
+    assert {one.id: one.alone for one in found.documents} == {one.id: one.alone for one in without_removed.documents}
+    assert [one.id for one in found.batch] == [one.id for one in without_removed.batch]
     sections = {section.id: section.blocks for section in gain_report.build_report(found).sections}
     assert "to the corpus after without all added documents" in " ".join(sections["documents"][0].legends)
     assert isinstance(sections["batch"][0], Paragraph)
     assert "starts from the corpus after without all added documents" in sections["batch"][0].text
-    sections = {section.id: section.blocks for section in gain_report.build_report(same).sections}
+    sections = {section.id: section.blocks for section in gain_report.build_report(without_removed).sections}
     assert "without all added documents" not in " ".join(sections["documents"][0].legends)
     assert not any("measured gain of the batch" in note for note in found.notes)
 
 
 def test_gain_negative_weight_keeps_sign_of_labelled():
-    found = hand(weights={"recall@10": 1.0, "precision@10": -3.0})
+    found = run_gain(weights={"recall@10": 1.0, "precision@10": -3.0})
     boats = next(one for one in found.changed_queries if one.query == "boats")
     # Recall rises by 1 and precision by 1/10: 1 - 3/10 = 0.7. Divided by the sum of weights, 1 + 3, times grade 2.
     assert boats.gain == pytest.approx(0.7)
@@ -679,80 +691,80 @@ def test_gain_negative_weight_keeps_sign_of_labelled():
 
 
 def test_gain_report_legend_defines_labelled_and_causal():
-    def legends(found):
+    def join_legends(found):
         sections = gain_report.build_report(found).sections
         return " ".join(next(section.blocks[0].legends for section in sections if section.id == "documents"))
 
-    text = legends(hand(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words"))
+    text = join_legends(run_gain(weights={"recall@10": 0.5, "novelty": 0.5}, embedder="words"))
     assert "sum over its relevant queries of grade times weighted mean change" in text
     assert "of novelty, its own divided by the number of added documents" in text
-    assert "of novelty, its own" not in legends(hand())
+    assert "of novelty, its own" not in join_legends(run_gain())
 
 
 def test_gain_retrievers_without_documents_report_no_added_documents():
-    found = gain(Overlap(KNOWN), Overlap([*KNOWN, *NEW]), dataset=DATA, weights=RANKED)
+    found = gain(OverlapRetriever(KNOWN), OverlapRetriever([*KNOWN, *NEW]), dataset=DATA, weights=WEIGHTS)
     assert not found.documents_known
     assert not any("added" in note for note in found.notes)
     assert not any("added" in one for one in gain_report.build_report(found).subject)
 
 
 def test_gain_report_summary_fits_80_columns():
-    account = gain_report.build_report(hand())
-    assert account.summary == "Gain +0.4167: 2 queries gained, 0 lost, 1 did not change."
-    pieces, _ = render_report(account, 80)
+    report = gain_report.build_report(run_gain())
+    assert report.summary == "Gain +0.4167: 2 queries gained, 0 lost, 1 did not change."
+    renderables, _ = render_report(report, 80)
     from rich.console import Console
 
     console = Console(width=80)
     with console.capture() as text:
-        for piece in pieces:
-            console.print(piece)
+        for renderable in renderables:
+            console.print(renderable)
     assert max(map(len, text.get().splitlines())) <= 80
     assert "Changed queries" in text.get()
 
 
 @pytest.fixture
-def command(tmp_path):
+def run_command(tmp_path):
     for name, documents in (("kb", KNOWN), ("new", NEW)):
         rows = [json.dumps({"_id": one.id, "text": one.text}) for one in documents]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
-    asked = tmp_path / "asked"
-    (asked / "qrels").mkdir(parents=True)
-    (asked / "corpus.jsonl").write_text((tmp_path / "kb.jsonl").read_text())
+    dataset_folder = tmp_path / "asked"
+    (dataset_folder / "qrels").mkdir(parents=True)
+    (dataset_folder / "corpus.jsonl").write_text((tmp_path / "kb.jsonl").read_text())
     rows = [json.dumps({"_id": query, "text": text}) for query, text in QUERIES.items()]
-    (asked / "queries.jsonl").write_text("\n".join(rows) + "\n")
+    (dataset_folder / "queries.jsonl").write_text("\n".join(rows) + "\n")
     lines = [f"{query}\t{doc}\t{grade}" for query, docs in GRADES.items() for doc, grade in docs.items()]
-    (asked / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(lines) + "\n")
+    (dataset_folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "\n".join(lines) + "\n")
 
     return command_in(tmp_path, "gain")
 
 
 @pytest.mark.slow
-def test_cli_gain_prints_tables_json_and_csv(command, tmp_path):
-    given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "-w", "recall@10=0.5", "-w", "mrr=0.5"]
-    shown = command(*given, "-o", "gain.json", "-o", "gain.html")
-    assert "\nGain +0.4167: 2 queries gained, 0 lost" in shown.stdout
-    assert "note: wrote gain.json" in shown.stderr
+def test_cli_gain_prints_tables_json_and_csv(run_command, tmp_path):
+    arguments = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "-w", "recall@10=0.5", "-w", "mrr=0.5"]
+    process = run_command(*arguments, "-o", "gain.json", "-o", "gain.html")
+    assert "\nGain +0.4167: 2 queries gained, 0 lost" in process.stdout
+    assert "note: wrote gain.json" in process.stderr
     assert (tmp_path / "gain.html").exists()
-    told = json.loads(command(*given, "--json").stdout)
-    assert told["schema"] == "ragauge-gain/2"
-    assert told["total"] == pytest.approx(5 / 12)
-    assert told["low"] is None
-    assert json.loads((tmp_path / "gain.json").read_text())["total"] == told["total"]
-    assert len(command(*given, "--csv").stdout.splitlines()) == 4
+    data = json.loads(run_command(*arguments, "--json").stdout)
+    assert data["schema"] == "ragauge-gain/2"
+    assert data["total"] == pytest.approx(5 / 12)
+    assert data["low"] is None
+    assert json.loads((tmp_path / "gain.json").read_text())["total"] == data["total"]
+    assert len(run_command(*arguments, "--csv").stdout.splitlines()) == 4
 
 
-def test_cli_gain_invalid_input_exits_with_2(command):
+def test_cli_gain_invalid_input_exits_with_2(run_command):
     assert (
         "must be TERM=WEIGHT, got `recall`"
-        in command("--before", "kb.jsonl", "--add", "new.jsonl", "-w", "recall", code=2).stderr
+        in run_command("--before", "kb.jsonl", "--add", "new.jsonl", "-w", "recall", code=2).stderr
     )
-    assert "no such file" in command("--before", "none.jsonl", "--add", "new.jsonl", "-d", "asked", code=2).stderr
-    assert "no queries given" in command("--before", "kb.jsonl", "--add", "new.jsonl", code=2).stderr
-    done = command("--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "--json", "--csv", code=2)
+    assert "no such file" in run_command("--before", "none.jsonl", "--add", "new.jsonl", "-d", "asked", code=2).stderr
+    assert "no queries given" in run_command("--before", "kb.jsonl", "--add", "new.jsonl", code=2).stderr
+    done = run_command("--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked", "--json", "--csv", code=2)
     assert "are mutually exclusive" in done.stderr
-    given = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked"]
-    assert "the lexical judge has no replies to save" in command(*given, "-o", "replies", code=2).stderr
-    assert "-o accepts one folder" in command(*given, "-o", "replies", "-o", "more/", code=2).stderr
+    arguments = ["--before", "kb.jsonl", "--add", "new.jsonl", "-d", "asked"]
+    assert "the lexical judge has no replies to save" in run_command(*arguments, "-o", "replies", code=2).stderr
+    assert "-o accepts one folder" in run_command(*arguments, "-o", "replies", "-o", "more/", code=2).stderr
 
 
 @pytest.mark.slow
@@ -764,59 +776,67 @@ def test_gain_scifact_finds_hidden_relevant_documents(shared):
     hidden = {*rng.sample(relevant, 20), *rng.sample(others, 20)}
     before = [one for one in data.documents if one.id not in hidden]
     added = [one for one in data.documents if one.id in hidden]
-    how = {"add": added, "dataset": data, "weights": {"recall@10": 1}, "best_batch": 20}
-    found = gain(before, attribution="dropped", **how)
+    options = {"add": added, "dataset": data, "weights": {"recall@10": 1}, "best_batch": 20}
+    found = gain(before, attribution="dropped", **options)
     assert found.total == pytest.approx(0.0594, abs=1e-4)
     assert (len(found.gained), len(found.lost)) == (20, 1)
     assert found.low > 0
     assert found.p < 0.001
     assert all(one.id in relevant for one in found.batch)
     assert found.batch_measured == pytest.approx(found.batch[-1].total, abs=0.005)
-    some = [one.id for one in found.documents[:3]]
-    shadow = SnapshotRunner("bm25", data.queries, data.judgments)
-    now = shadow.answers(data.documents, 10, "after").rankings
+    ids = [one.id for one in found.documents[:3]]
+    runner = SnapshotRunner("bm25", data.queries, data.judgments)
+    rankings = runner.answers(data.documents, 10, "after").rankings
     exact = {
         name: sum(
-            (len(set(now[query]) & set(docs)) - len(set(answers.rankings[query]) & set(docs))) / len(docs)
+            (len(set(rankings[query]) & set(docs)) - len(set(answers.rankings[query]) & set(docs))) / len(docs)
             for query, docs in data.judgments.nested.items()
         )
         / len(data.queries)
-        for name, answers in leave_one_out(shadow, data.documents, some, 10)
+        for name, answers in leave_one_out(runner, data.documents, ids, 10)
     }
-    near = {one.id: one.causal for one in found.documents if one.id in some}
-    assert near == pytest.approx(exact, abs=0.004), "BM25 without a document, and its ranking without it, are near"
+    approximate = {one.id: one.causal for one in found.documents if one.id in ids}
+    assert approximate == pytest.approx(exact, abs=0.004), (
+        "dropping a document from the ranking approximates rebuilding BM25 without it"
+    )
 
 
 def test_gain_accepts_runs_in_memory():
     import polars as pl
 
-    def ranked(documents):
-        rows = [(q, hit.id, hit.score) for q, text in QUERIES.items() for hit in Overlap(documents).search(text, 10)]
+    def make_run(documents):
+        rows = [
+            (q, hit.id, hit.score)
+            for q, text in QUERIES.items()
+            for hit in OverlapRetriever(documents).search(text, 10)
+        ]
         return Run(pl.DataFrame(rows, schema=["query", "doc", "score"], orient="row"), "mine")
 
-    found = gain(dataset=DATA, weights=RANKED, before_run=ranked(KNOWN), after_run=ranked([*KNOWN, *NEW]))
-    assert found.query_gain == pytest.approx(hand().query_gain)
+    found = gain(dataset=DATA, weights=WEIGHTS, before_run=make_run(KNOWN), after_run=make_run([*KNOWN, *NEW]))
+    assert found.query_gain == pytest.approx(run_gain().query_gain)
     assert len(found.gained) == 2
 
 
 def test_gain_chat_judges_both_sides_but_not_each_document():
-    asked = []
+    requests = []
 
-    def literal(messages, schema):
-        asked.append(messages)
+    def answer_literally(messages, schema):
+        requests.append(messages)
         return literal_judge.answer(messages, schema)
 
-    found = hand(weights={"recall@10": 0.5, "context_recall": 0.5}, chat=ScriptedChat(literal))
-    calls = len(asked)
-    claims = [one for one in asked if "List the claims" in one[1]["content"]]
-    assert len(claims) == 2, "what a reference claims is asked once, not on both sides"
+    found = run_gain(weights={"recall@10": 0.5, "context_recall": 0.5}, chat=ScriptedChat(answer_literally))
+    calls = len(requests)
+    claims = [messages_of_call for messages_of_call in requests if "List the claims" in messages_of_call[1]["content"]]
+    assert len(claims) == 2, "the claims of a reference are extracted once, not on both sides"
     assert (
-        hand(weights={"context_recall": 1}, chat=ScriptedChat(literal), attribution="none", best_batch=0).terms[0].n
+        run_gain(weights={"context_recall": 1}, chat=ScriptedChat(answer_literally), attribution="none", best_batch=0)
+        .terms[0]
+        .n
         == 2
     )
-    assert len(asked) == 2 * calls
+    assert len(requests) == 2 * calls
     context = found.terms[1]
-    assert (context.before, context.after) == (0.0, 0.5), "it takes everything literally: boats sail on water first"
+    assert (context.before, context.after) == (0.0, 0.5), "the literal judge requires the exact words"
     assert "context_recall" not in found.documents[0].changes
     assert any("contributions of documents exclude context_recall" in note for note in found.notes)
 

@@ -43,18 +43,18 @@ from ragauge.systems.graph_swarm import Swarm
 from ragauge.systems.graph_walkers import GraphFlowSettings, PageRank
 
 
-class Angles:
+class AngleEmbedder:
     """Embedder that reads a text as an angle in degrees; a text that is not a number has a zero vector."""
 
     name = "angles"
 
     def embed(self, texts):
-        known = [None if not text.strip("-").isdigit() else math.radians(int(text)) for text in texts]
-        rows = [[0.0, 0.0] if one is None else [math.cos(one), math.sin(one)] for one in known]
+        angles = [None if not text.strip("-").isdigit() else math.radians(int(text)) for text in texts]
+        rows = [[0.0, 0.0] if angle is None else [math.cos(angle), math.sin(angle)] for angle in angles]
         return np.array(rows, np.float32)
 
 
-class Given:
+class FixedLinks:
     """Graph builder that links given pairs of document ids."""
 
     def __init__(self, name, *pairs):
@@ -63,12 +63,12 @@ class Given:
 
     def link(self, documents, vectors):
         assert len(vectors) == len(documents)
-        rows = {one.id: row for row, one in enumerate(documents)}
-        ends = np.array([[rows[one] for one in pair] for pair in self._pairs], np.int64).reshape(-1, 2)
+        row_by_id = {one.id: row for row, one in enumerate(documents)}
+        ends = np.array([[row_by_id[one] for one in pair] for pair in self._pairs], np.int64).reshape(-1, 2)
         return LinkArrays(ends[:, 0], ends[:, 1], np.ones(len(ends)))
 
 
-CHAIN = Given("next", "ab", "bc", "cd", "de", "ef")
+CHAIN = FixedLinks("next", "ab", "bc", "cd", "de", "ef")
 DOCUMENTS = [Document(name, str(10 * place)) for place, name in enumerate("abcdefg")]
 DATA = Dataset(
     "line",
@@ -78,8 +78,8 @@ DATA = Dataset(
 )
 
 
-def looked_at(data=DATA, graph=CHAIN, **how):
-    return knowledge_graph.graph(data, graph, embedder=Angles(), **{"seeds": 1, **how})
+def analyse_graph(data=DATA, graph=CHAIN, **settings):
+    return knowledge_graph.graph(data, graph, embedder=AngleEmbedder(), **{"seeds": 1, **settings})
 
 
 @st.composite
@@ -96,36 +96,47 @@ def random_graphs(draw):
 def test_seed_distances_match_networkx(graph, data):
     seeds = data.draw(st.lists(st.integers(0, len(graph) - 1), unique=True, max_size=4))
     found = seed_distances(graph, component_labels(graph), np.array(seeds, np.int64))
-    known = graph.to_networkx()
-    near = nx.multi_source_dijkstra_path_length(known, {str(seed) for seed in seeds}, weight=None) if seeds else {}
-    expected = [min(near[name], BEYOND_MAX_STEPS) if name in near else UNREACHABLE for name in graph.ids]
+    expected_graph = graph.to_networkx()
+    path_lengths = (
+        nx.multi_source_dijkstra_path_length(expected_graph, {str(seed) for seed in seeds}, weight=None)
+        if seeds
+        else {}
+    )
+    expected = [
+        min(path_lengths[name], BEYOND_MAX_STEPS) if name in path_lengths else UNREACHABLE for name in graph.ids
+    ]
     assert found.tolist() == expected
 
 
 @given(random_graphs())
 def test_components_and_clustering_match_networkx(graph):
-    known = graph.to_networkx()
-    assert sorted(np.bincount(component_labels(graph))) == sorted(map(len, nx.connected_components(known)))
-    assert clustering_coefficient(graph) == pytest.approx(nx.average_clustering(known))
+    expected_graph = graph.to_networkx()
+    assert sorted(np.bincount(component_labels(graph))) == sorted(map(len, nx.connected_components(expected_graph)))
+    assert clustering_coefficient(graph) == pytest.approx(nx.average_clustering(expected_graph))
 
 
 @pytest.mark.slow
 def test_clustering_and_link_relevance_beyond_one_block_match_oracle():
-    known = nx.gnm_random_graph(BLOCK_ROWS + 500, 9000, seed=4)
-    ends = np.array(known.edges, np.int64)
-    graph = Graph.of([str(n) for n in known], {"drawn": LinkArrays(ends[:, 0], ends[:, 1], np.ones(len(ends)))})
-    assert clustering_coefficient(graph) == pytest.approx(nx.average_clustering(known))
+    expected_graph = nx.gnm_random_graph(BLOCK_ROWS + 500, 9000, seed=4)
+    ends = np.array(expected_graph.edges, np.int64)
+    graph = Graph.of(
+        [str(n) for n in expected_graph], {"drawn": LinkArrays(ends[:, 0], ends[:, 1], np.ones(len(ends)))}
+    )
+    assert clustering_coefficient(graph) == pytest.approx(nx.average_clustering(expected_graph))
     rng = np.random.default_rng(1)
     relevant = [rng.choice(len(graph), 40, replace=False) for _ in range(60)]
     (found,) = link_relevance({"": graph}, relevant)
     pairs = {tuple(sorted(pair)) for rows in relevant for pair in combinations(rows.tolist(), 2)}
-    linked = {tuple(sorted(edge)) for edge in known.edges}
+    linked = {tuple(sorted(edge)) for edge in expected_graph.edges}
     assert (found.pairs, found.linked) == (len(pairs), len(pairs & linked))
-    most = [
-        max(len(own & set(rows.tolist())) / len(own | set(rows.tolist())) for own in map(set, known.adj.values()))
+    best_overlaps = [
+        max(
+            len(neighbours & set(rows.tolist())) / len(neighbours | set(rows.tolist()))
+            for neighbours in map(set, expected_graph.adj.values())
+        )
         for rows in relevant
     ]
-    assert found.star == pytest.approx(np.mean(most))
+    assert found.star == pytest.approx(np.mean(best_overlaps))
 
 
 @given(random_graphs(), st.data())
@@ -134,17 +145,20 @@ def test_summarise_reach_nearer_matches_mann_whitney_u(graph, data):
     relevant = np.array(sorted(data.draw(st.sets(st.integers(0, len(graph) - 1), min_size=1))), np.int64)
     rows = count_by_distance({"": graph}, [RankedQuery("q", relevant, order, 2)])
     (found,) = summarise_reach(rows, len(graph), 0.95)
-    far = seed_distances(graph, component_labels(graph), order[:2])
-    mine = [far[node] for node in relevant if far[node]]
-    rest = [far[node] for node in set(range(len(graph))) - set(relevant.tolist()) if far[node]]
-    if not mine or not rest:
+    distances = seed_distances(graph, component_labels(graph), order[:2])
+    relevant_distances = [distances[node] for node in relevant if distances[node]]
+    other_distances = [distances[node] for node in set(range(len(graph))) - set(relevant.tolist()) if distances[node]]
+    if not relevant_distances or not other_distances:
         assert math.isnan(found.nearer.value)
     else:
-        assert found.nearer.value == pytest.approx(mannwhitneyu(rest, mine).statistic / (len(mine) * len(rest)))
+        assert found.nearer.value == pytest.approx(
+            mannwhitneyu(other_distances, relevant_distances).statistic
+            / (len(relevant_distances) * len(other_distances))
+        )
 
 
 def test_graph_reach_of_chain_by_hand():
-    found = looked_at()
+    found = analyse_graph()
     (reach,) = found.reach
     one, two = reach.queries
     # The seed of query one is a: b is 1 link away, c 2, d 3, e and f further, and g is unreachable.
@@ -169,7 +183,7 @@ def test_graph_reach_of_chain_by_hand():
 
 
 def test_graph_plain_search_uses_as_many_documents_as_walk():
-    within = looked_at(graph=Given("leap", "ag"), max_queries=1).reach[0].within
+    within = analyse_graph(graph=FixedLinks("leap", "ag"), max_queries=1).reach[0].within
     # g is one link from the seed a, and relevant. Plain search for two documents returns a and b; b is not relevant.
     assert [(one.documents, one.recall.value, one.plain.value) for one in within[:2]] == [
         (1.0, pytest.approx(1 / 3), pytest.approx(1 / 3)),
@@ -179,7 +193,7 @@ def test_graph_plain_search_uses_as_many_documents_as_walk():
 
 
 def test_graph_kinds_degrees_and_hubs_by_hand():
-    found = looked_at(graph=[CHAIN, Given("leap", "ab", "ac", "ad"), Given("none")])
+    found = analyse_graph(graph=[CHAIN, FixedLinks("leap", "ab", "ac", "ad"), FixedLinks("none")])
     assert [tuple(one) for one in found.kinds] == [("next", 5, 4, 6), ("leap", 3, 2, 4), ("none", 0, 0, 0)]
     assert [tuple(one) for one in found.shared] == [("next", "leap", 1)]
     assert (found.documents, found.links, found.components, found.largest) == (7, 7, 2, [6, 1])
@@ -192,41 +206,41 @@ def test_graph_kinds_degrees_and_hubs_by_hand():
 
 
 def test_graph_link_relevance_by_hand():
-    star = Given("star", "ac", "ag")
-    (found,) = looked_at(graph=star).link_relevance
+    star = FixedLinks("star", "ac", "ag")
+    (found,) = analyse_graph(graph=star).link_relevance
     # Pairs of relevant documents: a-c, a-g, c-g of query one. Two of them are linked, of 21 pairs of documents.
     assert (found.pairs, found.linked, found.possible) == (3, 2, 21)
     assert (found.share, found.covered) == (1.0, 2 / 3)
     assert (found.queries, found.stars) == (1, 0)
     assert found.star == pytest.approx(2 / 3)
-    (found,) = looked_at(graph=Given("all of one", "ba", "bc", "bg")).link_relevance
+    (found,) = analyse_graph(graph=FixedLinks("all of one", "ba", "bc", "bg")).link_relevance
     assert (found.linked, found.star, found.stars) == (0, 1.0, 1)
 
 
 def test_graph_without_links_or_with_all_seeds_is_valid():
-    found = looked_at(graph=Given("none"))
+    found = analyse_graph(graph=FixedLinks("none"))
     assert [one.value for one in found.reach[0].within[3][3:5]] == pytest.approx([1 / 6, 1 / 6])
     assert found.reach[0].relevant[-1].value == pytest.approx(5 / 6)
     assert math.isnan(found.link_relevance[0].share)
-    whole = looked_at(seeds=50).reach[0]
-    assert whole.relevant[0].value == 1.0
-    assert (whole.nearer.n, whole.near.n) == (0, 0)
+    all_seeds = analyse_graph(seeds=50).reach[0]
+    assert all_seeds.relevant[0].value == 1.0
+    assert (all_seeds.nearer.n, all_seeds.near.n) == (0, 0)
 
 
 def test_graph_seeds_are_first_hits_of_plain_search():
     data = ragauge.load("synthetic:needles(documents=120, queries=20)")
     dense = DenseRetriever(data.documents, open_embedder("wordllama"), ExactStore())
-    (reach,) = knowledge_graph.graph(data, Given("none"), seeds=4).reach
-    for one in reach.queries:
-        hits = {hit.id for hit in dense.search(data.queries[one.query], 4)}
-        right = {doc for doc, grade in data.judgments.nested[one.query].items() if grade >= 1}
-        assert (one.relevant[0], one.others[0]) == (len(hits & right), len(hits - right))
+    (reach,) = knowledge_graph.graph(data, FixedLinks("none"), seeds=4).reach
+    for query_reach in reach.queries:
+        hits = {hit.id for hit in dense.search(data.queries[query_reach.query], 4)}
+        relevant = {doc for doc, grade in data.judgments.nested[query_reach.query].items() if grade >= 1}
+        assert (query_reach.relevant[0], query_reach.others[0]) == (len(hits & relevant), len(hits - relevant))
 
 
 def test_graph_means_and_intervals_are_over_queries():
     found = knowledge_graph.graph("synthetic:multihop(documents=80, queries=25)", "knn(neighbours=4)", seeds=3)
     rows = [line.split(",") for line in render_csv(build_rows_table(found)).splitlines()]
-    table = {name: [row[place] for row in rows[1:]] for place, name in enumerate(rows[0])}
+    table = {name: [row[column] for row in rows[1:]] for column, name in enumerate(rows[0])}
     assert len(rows) == 26
     for within in found.reach[0].within:
         recall = np.array(table[f"recall_{within.links}"], float)
@@ -241,17 +255,19 @@ def test_graph_means_and_intervals_are_over_queries():
 
 def test_graph_all_links_reach_at_least_as_far_as_each_kind():
     found = knowledge_graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=3)")
-    whole, *kinds = found.reach
-    assert [one.kind for one in kinds] == ["entities", "knn(neighbours=3)"]
-    for place in range(MAX_STEPS + 1):
-        assert all(whole.within[place].recall.value >= one.within[place].recall.value for one in kinds)
-        assert all(whole.within[place].documents >= one.within[place].documents for one in kinds)
+    all_links, *kinds = found.reach
+    assert [kind_reach.kind for kind_reach in kinds] == ["entities", "knn(neighbours=3)"]
+    for steps in range(MAX_STEPS + 1):
+        assert all(
+            all_links.within[steps].recall.value >= kind_reach.within[steps].recall.value for kind_reach in kinds
+        )
+        assert all(all_links.within[steps].documents >= kind_reach.within[steps].documents for kind_reach in kinds)
 
 
 def test_graph_query_that_is_a_document_is_not_its_own_seed():
     documents = [*DOCUMENTS, Document("two", "60")]
     judgments = Judgments({"two": {"f": 1}})
-    (reach,) = looked_at(Dataset("own", documents, {"two": "60"}, judgments)).reach
+    (reach,) = analyse_graph(Dataset("own", documents, {"two": "60"}, judgments)).reach
     assert sum(reach.queries[0].relevant) + sum(reach.queries[0].others) == 7
     assert reach.queries[0].others[0] == 1
 
@@ -259,7 +275,7 @@ def test_graph_query_that_is_a_document_is_not_its_own_seed():
 def test_graph_notes_uncounted_queries_and_documents():
     grades = {"one": {"a": 1, "gone": 1}, "two": {"gone": 1}, "three": {"c": 1}}
     data = Dataset("gaps", DOCUMENTS, {"one": "0", "two": "60", "three": "?"}, Judgments(grades))
-    found = looked_at(data)
+    found = analyse_graph(data)
     assert found.queries == 2
     assert found.notes == [
         "1 of 3 queries left out: no relevant document in the corpus",
@@ -270,35 +286,35 @@ def test_graph_notes_uncounted_queries_and_documents():
 
 
 def test_graph_max_queries_limits_queries():
-    assert looked_at(max_queries=1).queries == 1
+    assert analyse_graph(max_queries=1).queries == 1
 
 
 def test_graph_corpus_without_queries_has_no_reach(tmp_path):
     path = tmp_path / "corpus.jsonl"
     rows = [{"_id": one, "text": str(n), "metadata": {"links": list("ab")}} for n, one in enumerate("abc")]
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    for given_as in (path, str(path), tmp_path):
-        found = knowledge_graph.graph(given_as, "links", embedder=Angles())
+    for source in (path, str(path), tmp_path):
+        found = knowledge_graph.graph(source, "links", embedder=AngleEmbedder())
         assert (found.documents, found.links, found.reach, found.queries) == (3, 3, [], 0)
         assert found.notes == ["no queries: distances of relevant documents cannot be computed"]
-    assert knowledge_graph.graph(DOCUMENTS, CHAIN, embedder=Angles()).corpus == "documents"
+    assert knowledge_graph.graph(DOCUMENTS, CHAIN, embedder=AngleEmbedder()).corpus == "documents"
 
 
 def test_graph_links_of_mappings_are_read():
     rows = [{"id": "a", "text": "0", "metadata": {"links": ["b", "c"]}}, *({"id": n, "text": "9"} for n in "bc")]
-    assert knowledge_graph.graph(rows, "links", embedder=Angles()).links == 2
+    assert knowledge_graph.graph(rows, "links", embedder=AngleEmbedder()).links == 2
 
 
 def test_graph_dangling_links_are_warned_once():
     documents = [Document("a", "0", "", {"links": ["b", "gone"]}), Document("b", "10")]
-    found = knowledge_graph.graph(documents, "links", embedder=Angles())
+    found = knowledge_graph.graph(documents, "links", embedder=AngleEmbedder())
     assert found.links == 1
     assert found.warnings == ["links: 1 of 2 links name no document (gone)."]
     assert not any("unknown" in note for note in found.notes)  # the warning is not repeated
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "warnings"),
     [
         ([{"links": ["B-1", "c-1"]}], ["links: 1 of 2 links name no document (B-1: did you mean b-1?)."]),
         ([{"links": {"cites": ["c--1"]}}], ["links: 1 of 1 links name no document (c--1: did you mean c-1?)."]),
@@ -313,17 +329,17 @@ def test_graph_dangling_links_are_warned_once():
         ([{"links": ["b-1"]}], []),
     ],
 )
-def test_graph_link_warnings_suggest_ids_and_fields(rows, told):
+def test_graph_link_warnings_suggest_ids_and_fields(rows, warnings):
     documents = [Document("a-1", "0", "", rows[0]), Document("b-1", "10"), Document("c-1", "20")]
-    assert knowledge_graph.graph(documents, "links+knn", embedder=Angles()).warnings == told
+    assert knowledge_graph.graph(documents, "links+knn", embedder=AngleEmbedder()).warnings == warnings
 
 
 def test_graph_links_outside_metadata_are_warned(tmp_path):
     rows = [{"_id": one, "text": str(n), "links": ["a"], "tags": ["x"]} for n, one in enumerate("abc")]
     path = tmp_path / "corpus.jsonl"
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    for given_as in (path, tmp_path):
-        found = knowledge_graph.graph(given_as, "links", embedder=Angles())
+    for source in (path, tmp_path):
+        found = knowledge_graph.graph(source, "links", embedder=AngleEmbedder())
         assert found.warnings == [
             "links: no document has `links` in its metadata.",
             "The field `links` names documents, but is not in `metadata`, so it is not read.",
@@ -332,12 +348,12 @@ def test_graph_links_outside_metadata_are_warned(tmp_path):
 
 def test_graph_default_seeds_equal_those_of_walkers():
     seeds = [inspect.signature(walker).parameters["seeds"].default for walker in (PageRank, Swarm)]
-    usual = [*seeds, GraphFlowSettings().seeds]
-    assert usual == [inspect.signature(knowledge_graph.graph).parameters["seeds"].default] * 3
+    defaults = [*seeds, GraphFlowSettings().seeds]
+    assert defaults == [inspect.signature(knowledge_graph.graph).parameters["seeds"].default] * 3
 
 
 @pytest.mark.parametrize(
-    ("how", "said"),
+    ("settings", "message"),
     [
         ({"seeds": 0}, "seeds must be at least 1, got 0"),
         ({"seeds": 1.5}, "seeds must be a whole number of at least 1, got 1.5"),
@@ -352,14 +368,14 @@ def test_graph_default_seeds_equal_those_of_walkers():
         ({"data": []}, "no documents in documents"),
     ],
 )
-def test_graph_invalid_settings_raise_error(how, said):
-    with pytest.raises(BadInput, match=said):
-        looked_at(**how)
+def test_graph_invalid_settings_raise_error(settings, message):
+    with pytest.raises(BadInput, match=message):
+        analyse_graph(**settings)
 
 
 def test_graph_unknown_names_raise_error():
     with pytest.raises(UnknownName, match="unknown graph `lnks`"):
-        looked_at(graph="lnks")
+        analyse_graph(graph="lnks")
     with pytest.raises(UnknownName, match="unknown embedder `minlm`"):
         knowledge_graph.graph(DATA, CHAIN, embedder="minlm")
     with pytest.raises(BadInput, match="int is not an embedder"):
@@ -367,6 +383,6 @@ def test_graph_unknown_names_raise_error():
 
 
 def test_graph_is_deterministic():
-    once, again = (knowledge_graph.graph("synthetic:multihop(documents=60, queries=8)", seeds=2) for _ in range(2))
-    assert once.reach == again.reach
-    assert once.provenance["graph"] == again.provenance["graph"]
+    first, second = (knowledge_graph.graph("synthetic:multihop(documents=60, queries=8)", seeds=2) for _ in range(2))
+    assert first.reach == second.reach
+    assert first.provenance["graph"] == second.provenance["graph"]

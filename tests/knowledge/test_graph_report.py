@@ -35,22 +35,24 @@ from ragauge.reports import report
 from ragauge.reports.registry import is_result_file, read_results, write_results
 
 
-def mean(value, low=None, high=None, n=9):
+def make_mean(value, low=None, high=None, n=9):
     return Mean(value, n, value if low is None else low, value if high is None else high)
 
 
-def reach(kind="", nearer=(0.8, 0.7, 0.9), gap=(0.1, 0.05, 0.15)):
-    parts = [mean(part) for part in (0.2, 0.3, 0.1, 0.1, 0.1, 0.2)]
-    others = [mean(part) for part in (0.0, 0.1, 0.2, 0.3, 0.3, 0.1)]
+def make_reach(kind="", nearer=(0.8, 0.7, 0.9), gap=(0.1, 0.05, 0.15)):
+    relevant = [make_mean(part) for part in (0.2, 0.3, 0.1, 0.1, 0.1, 0.2)]
+    others = [make_mean(part) for part in (0.0, 0.1, 0.2, 0.3, 0.3, 0.1)]
     within = [
-        ReachableRecall(n, 5.0 * 4**n, 0.05 * 4**n, mean(r, r - 0.1, r + 0.1), mean(r - gap[0]), mean(*gap))
+        ReachableRecall(
+            n, 5.0 * 4**n, 0.05 * 4**n, make_mean(r, r - 0.1, r + 0.1), make_mean(r - gap[0]), make_mean(*gap)
+        )
         for n, r in enumerate((0.2, 0.5, 0.6, 0.7))
     ]
     rows = [QueryReach("q1", (1, 2, 0, 0, 0, 1), (4, 10, 20, 30, 29, 3), (1, 2, 3, 4))]
-    return Reach(kind, mean(*nearer), mean(0.5), mean(0.3), parts, others, within, rows)
+    return Reach(kind, make_mean(*nearer), make_mean(0.5), make_mean(0.3), relevant, others, within, rows)
 
 
-WEB = GraphAnalysis(
+ANALYSIS = GraphAnalysis(
     "docs",
     100,
     250,
@@ -63,22 +65,22 @@ WEB = GraphAnalysis(
     embedder="angles",
     seeds=5,
     queries=9,
-    reach=[reach(), reach("links"), reach("knn(neighbours=3)")],
+    reach=[make_reach(), make_reach("links"), make_reach("knn(neighbours=3)")],
     link_relevance=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.2, 1)],
 )
 
 
-def said(web):
-    report = graph_report.build_report(web)
+def list_sentences(analysis):
+    report = graph_report.build_report(analysis)
     return [report.summary, *report.details]
 
 
-def sections(web):
-    return {section.id: section for section in graph_report.build_report(web).sections}
+def sections_by_id(analysis):
+    return {section.id: section for section in graph_report.build_report(analysis).sections}
 
 
 def test_graph_report_summary_and_details_are_sentences():
-    assert said(WEB) == [
+    assert list_sentences(ANALYSIS) == [
         "Relevant documents are nearer to the seeds than other documents: 50.0% of those that are not seeds are one or "
         "two links away, and 30.0% of others.",
         "Within 1 link of 5 seeds, recall is at most 50.0% [40.0%, 60.0%], in 20.0% of the corpus. Plain search finds "
@@ -108,7 +110,7 @@ def test_graph_report_summary_and_details_are_sentences():
     ],
 )
 def test_graph_report_insignificant_interval_claims_no_difference(nearer, gap, first, second):
-    lines = said(replace(WEB, reach=[reach(nearer=nearer, gap=gap)]))
+    lines = list_sentences(replace(ANALYSIS, reach=[make_reach(nearer=nearer, gap=gap)]))
     assert first in lines[0]
     assert second in lines[1]
 
@@ -116,46 +118,51 @@ def test_graph_report_insignificant_interval_claims_no_difference(nearer, gap, f
 def test_graph_report_evidence_does_not_contradict_verdict():
     nearer = "Relevant documents are nearer to the seeds than other documents: the probability of being nearer is "
     for near, others in ((1.0, 1.0), (0.5, 0.5), (0.5, 0.48), (0.4, 0.6)):
-        alike = replace(reach(), near=mean(near), near_others=mean(others))
-        assert said(replace(WEB, reach=[alike]))[0] == f"{nearer}80.0% [70.0%, 90.0%], and 50% by chance."
-    farther = replace(reach(nearer=(0.3, 0.2, 0.4)), near=mean(0.1), near_others=mean(0.4))
-    assert said(replace(WEB, reach=[farther]))[0].endswith(
+        equal_shares = replace(make_reach(), near=make_mean(near), near_others=make_mean(others))
+        assert (
+            list_sentences(replace(ANALYSIS, reach=[equal_shares]))[0]
+            == f"{nearer}80.0% [70.0%, 90.0%], and 50% by chance."
+        )
+    farther = replace(make_reach(nearer=(0.3, 0.2, 0.4)), near=make_mean(0.1), near_others=make_mean(0.4))
+    assert list_sentences(replace(ANALYSIS, reach=[farther]))[0].endswith(
         "10.0% of those that are not seeds are one or two links away, and 40.0% of others."
     )
 
 
 def test_graph_report_no_difference_omits_figures():
-    even = replace(WEB, reach=[reach(nearer=(0.5, 0.4, 0.6), gap=(0.0, 0.0, 0.0))])
-    assert said(even)[0] == (
+    no_difference = replace(ANALYSIS, reach=[make_reach(nearer=(0.5, 0.4, 0.6), gap=(0.0, 0.0, 0.0))])
+    assert list_sentences(no_difference)[0] == (
         "Relevant documents are not significantly nearer to the seeds than other documents (9 queries)."
     )
-    assert said(even)[1].endswith("Plain search finds 50.0% among as many documents: no difference.")
+    assert list_sentences(no_difference)[1].endswith("Plain search finds 50.0% among as many documents: no difference.")
 
 
 def test_graph_report_link_warnings_precede_results():
-    doubt = "links: no document has `links` in its metadata."
-    assert said(replace(WEB, warnings=[doubt]))[1] == doubt
-    none = replace(WEB, links=0, warnings=[doubt])
-    assert said(none) == ["There are no links, so a walk cannot leave its seeds.", doubt]
+    warning = "links: no document has `links` in its metadata."
+    assert list_sentences(replace(ANALYSIS, warnings=[warning]))[1] == warning
+    no_links = replace(ANALYSIS, links=0, warnings=[warning])
+    assert list_sentences(no_links) == ["There are no links, so a walk cannot leave its seeds.", warning]
 
 
 def test_graph_report_warns_of_links_that_leak_relevance():
-    around = replace(WEB, link_relevance=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.9, 8)])
-    assert said(around)[-1].startswith(
+    overlapping = replace(ANALYSIS, link_relevance=[LinkRelevance("", 250, 10, 5, 4950, 9, 0.9, 8)])
+    assert list_sentences(overlapping)[-1].startswith(
         "Possible leak: the relevant documents of a query overlap by 90.0% with the neighbours of a single document."
     )
-    between = replace(WEB, link_relevance=[LinkRelevance("", 8, 10, 6, 4950, 9, 0.1, 0)])
-    assert said(between)[-1].startswith("Possible leak: 75.0% of the links join two relevant documents of one query.")
+    joining = replace(ANALYSIS, link_relevance=[LinkRelevance("", 8, 10, 6, 4950, 9, 0.1, 0)])
+    assert list_sentences(joining)[-1].startswith(
+        "Possible leak: 75.0% of the links join two relevant documents of one query."
+    )
 
 
 def test_graph_report_omits_relevance_section_without_relevant_pairs():
-    alone = replace(WEB, link_relevance=[LinkRelevance("", 250, 0, 0, 4950)])
-    assert "relevance" in sections(WEB)
-    assert "relevance" not in sections(alone)
+    no_pairs = replace(ANALYSIS, link_relevance=[LinkRelevance("", 250, 0, 0, 4950)])
+    assert "relevance" in sections_by_id(ANALYSIS)
+    assert "relevance" not in sections_by_id(no_pairs)
 
 
 def test_graph_report_relevance_table_by_hand():
-    text, table = sections(WEB)["relevance"].blocks
+    text, table = sections_by_id(ANALYSIS)["relevance"].blocks
     # 5 of 250 links connect relevant pairs; 10 of 4950 pairs are relevant; 5 of these 10 are linked
     assert table.texts() == [["all links", "2.0%", "0.2%", "50.0%", "20.0%", "1"]]
     assert all(column.legend for column in table.columns[1:])
@@ -163,33 +170,38 @@ def test_graph_report_relevance_table_by_hand():
 
 
 def test_graph_report_all_relevant_documents_are_seeds():
-    none = mean(math.nan, n=0)
-    only = replace(reach(), nearer=none, near=none, near_others=none)
-    assert said(replace(WEB, reach=[only]))[0] == (
+    undefined = make_mean(math.nan, n=0)
+    all_seeds = replace(make_reach(), nearer=undefined, near=undefined, near_others=undefined)
+    assert list_sentences(replace(ANALYSIS, reach=[all_seeds]))[0] == (
         "Every relevant document is one of the 5 seeds: a walk can find nothing more."
     )
 
 
 def test_graph_report_without_queries_has_only_structure():
-    alone = replace(WEB, reach=[], link_relevance=[], queries=0)
-    assert said(alone)[0] == "100 documents with 250 links; the largest component has 98.0% of the documents."
-    assert list(sections(alone)) == ["shape", "links", "hubs"]
-    assert render_csv(graph_report.build_rows_table(alone)).splitlines() == [
+    no_queries = replace(ANALYSIS, reach=[], link_relevance=[], queries=0)
+    assert (
+        list_sentences(no_queries)[0]
+        == "100 documents with 250 links; the largest component has 98.0% of the documents."
+    )
+    assert list(sections_by_id(no_queries)) == ["shape", "links", "hubs"]
+    assert render_csv(graph_report.build_rows_table(no_queries)).splitlines() == [
         "kind,links,only,documents",
         "links,100,90,40",
         "knn(neighbours=3),160,150,100",
     ]
-    assert said(replace(alone, links=0))[0] == "100 documents with 0 links."
+    assert list_sentences(replace(no_queries, links=0))[0] == "100 documents with 0 links."
 
 
 def test_graph_report_tables_fit_80_columns():
     found = graph.graph("synthetic:multihop(documents=100, queries=20)", "entities+knn(neighbours=8)")
-    _, left = render_report(graph_report.build_report(found), 80)
-    assert left == []
+    _, dropped = render_report(graph_report.build_report(found), 80)
+    assert dropped == []
 
 
 def test_graph_rows_table_has_counts_and_recall_per_query():
-    header, first, *rest = (line.split(",") for line in render_csv(graph_report.build_rows_table(WEB)).splitlines())
+    header, first, *rest = (
+        line.split(",") for line in render_csv(graph_report.build_rows_table(ANALYSIS)).splitlines()
+    )
     row = dict(zip(header, first, strict=True))
     assert (row["kind"], row["query"], len(rest)) == ("all links", "q1", 2)
     assert (row["relevant_1_link"], row["others_never"]) == ("2", "3")
@@ -201,10 +213,10 @@ def test_graph_rows_table_has_counts_and_recall_per_query():
 @pytest.mark.slow
 def test_graph_result_round_trip_and_combined_page(tmp_path):
     found = graph.graph("synthetic:multihop(documents=60, queries=6)", "entities+knn(neighbours=3)")
-    files = [str(tmp_path / f"graph.{ending}") for ending in ("json", "html", "md", "csv", "tex")]
+    files = [str(tmp_path / f"graph.{extension}") for extension in ("json", "html", "md", "csv", "tex")]
     write_results([found], files)
-    (again,) = read_results(files[0])
-    assert to_json_data(again) == to_json_data(found)
+    (restored,) = read_results(files[0])
+    assert to_json_data(restored) == to_json_data(found)
     assert json.loads((tmp_path / "graph.json").read_text())["schema"] == "ragauge-graph/2"
     assert "## Reachable recall" in (tmp_path / "graph.md").read_text()
     assert is_result_file(files[0])
@@ -213,14 +225,14 @@ def test_graph_result_round_trip_and_combined_page(tmp_path):
 
 
 def test_graph_charts_have_titles_and_alt_texts():
-    found = build_charts(WEB)
+    found = build_charts(ANALYSIS)
     assert list(found) == ["reach", "within", "degrees"]
     assert [one.title for one in found["reach"].panels] == ["all links", "links", "knn(neighbours=3)"]
     assert found["reach"].alt.startswith("Relevant documents: seeds 20%, 1 link 30%, 2 links 10%")
     assert "within 2: 60%, plain search 50%" in found["within"].alt
     assert found["degrees"].alt == "Documents by links: 0: 2, 1: 90, 2-30: 8."
     assert found["degrees"].caption.endswith("the last bar has all documents with more than 1.")
-    assert build_charts(replace(WEB, links=0, reach=[])) == {}
+    assert build_charts(replace(ANALYSIS, links=0, reach=[])) == {}
 
 
 def test_graph_chart_adjacent_distance_colours_differ():
@@ -228,10 +240,10 @@ def test_graph_chart_adjacent_distance_colours_differ():
     assert min(math.dist(one, other) for one, other in pairwise(rgb)) > 100
 
 
-def test_graph_page_escapes_titles_and_draws_charts(opened, tmp_path):
+def test_graph_page_escapes_titles_and_draws_charts(open_page, tmp_path):
     path = tmp_path / "graph.html"
-    write_results([WEB], [str(path)])
-    page = opened(path, charts=True, size=(390, 800))
+    write_results([ANALYSIS], [str(path)])
+    page = open_page(path, charts=True, size=(390, 800))
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.locator("#graph-hubs td", has_text="A <b>hub</b>").count() == 1
     bars = page.locator('[data-chart^="graph-reach"] .mark-rect path')

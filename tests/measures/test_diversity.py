@@ -46,8 +46,11 @@ def test_diversity_measures_match_pyndeval_on_random_topics(rows, run):
     theirs = pyndeval.ndeval(qrels, docs, measures=list(measures.values())) if docs else {}
     ours = evaluate(judgments_from_subtopics([(q, s, d, g) for (q, s, d), g in rows.items()]), run, list(measures))
     for query in judged & run.keys():
-        for mine, other in measures.items():
-            assert ours.per_query[mine][query] == pytest.approx(theirs[query][other], abs=1e-6), (mine, query)
+        for measure, ndeval_name in measures.items():
+            assert ours.per_query[measure][query] == pytest.approx(theirs[query][ndeval_name], abs=1e-6), (
+                measure,
+                query,
+            )
 
 
 TARGETS = {"a": ["A"], "a2": ["A"], "b": ["B", "C"], "n": ["A"]}

@@ -56,7 +56,7 @@ def test_evaluate_row_order_is_ignored(qrels, run, rng):
 def test_compute_ranks_from_frames_is_independent_of_frame_size(qrels, run, size):
     table = to_run_table(run)
 
-    class Pieces:
+    class SlicedRun:
         name = "run"
 
         def frames(self, prepare=lambda frame: frame):
@@ -64,23 +64,23 @@ def test_compute_ranks_from_frames_is_independent_of_frame_size(qrels, run, size
                 yield prepare(table.slice(begin, size))
 
     rules = PRESETS["default"]
-    cut = judged_ranks_from_frames.compute_ranks_from_frames(Judgments(qrels), Pieces(), rules)
-    whole = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
-    assert cut.rank.tolist() == whole.rank.tolist()
-    assert cut.row.tolist() == whole.row.tolist()
+    sliced = judged_ranks_from_frames.compute_ranks_from_frames(Judgments(qrels), SlicedRun(), rules)
+    expected = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
+    assert sliced.rank.tolist() == expected.rank.tolist()
+    assert sliced.row.tolist() == expected.row.tolist()
 
 
 @given(judgments(), runs())
 def test_compute_ranks_from_dicts_is_independent_of_batch_size(qrels, run):
     rules = PRESETS["default"]
-    whole = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
+    expected = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
     old, judged_ranks_from_dicts.SCORES_PER_BATCH = judged_ranks_from_dicts.SCORES_PER_BATCH, 1
     try:
-        cut = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
+        batched = judged_ranks_from_dicts.compute_ranks_from_dicts(Judgments(qrels), run, rules)
     finally:
         judged_ranks_from_dicts.SCORES_PER_BATCH = old
-    assert cut.rank.tolist() == whole.rank.tolist()
-    assert cut.row.tolist() == whole.row.tolist()
+    assert batched.rank.tolist() == expected.rank.tolist()
+    assert batched.row.tolist() == expected.row.tolist()
 
 
 def test_evaluate_large_tie_groups_sort_by_id():
@@ -115,13 +115,13 @@ def test_evaluate_hash_collision_matches_only_real_ids(monkeypatch):
 
 
 def test_judgment_index_colliding_judgments_use_another_seed(monkeypatch):
-    real, calls = judged_ranks_from_frames.JudgmentIndex.salted, []
+    original, calls = judged_ranks_from_frames.JudgmentIndex.salted, []
 
-    def unlucky_at_first(hashes, queries, sizes):
+    def collide_once(hashes, queries, sizes):
         calls.append(1)
-        return np.zeros(len(hashes), np.int64) if len(calls) == 1 else real(hashes, queries, sizes)
+        return np.zeros(len(hashes), np.int64) if len(calls) == 1 else original(hashes, queries, sizes)
 
-    monkeypatch.setattr(judged_ranks_from_frames.JudgmentIndex, "salted", staticmethod(unlucky_at_first))
+    monkeypatch.setattr(judged_ranks_from_frames.JudgmentIndex, "salted", staticmethod(collide_once))
     run = Run(to_run_table({"q": {"x": 3.0, "a": 2.0, "b": 1.0}}))
     assert evaluate({"q": {"a": 1, "b": 1}}, run, ["map"]).judged.rank.tolist() == [2, 3]
     assert len(calls) == 3  # two calls for the judgments, one for the run
@@ -138,10 +138,10 @@ def test_evaluate_ignores_duplicates_of_unjudged_query():
     assert evaluate({"q": {"a": 1}}, run, ["mrr"]).means["mrr"] == 1.0
 
 
-@pytest.mark.parametrize("bad", [float("nan"), "high", None])
-def test_evaluate_non_numeric_score_error_names_document(bad):
+@pytest.mark.parametrize("score", [float("nan"), "high", None])
+def test_evaluate_non_numeric_score_error_names_document(score):
     with pytest.raises(ValueError, match="score of document `b` for query `q`"):
-        evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": bad}}, ["mrr"])
+        evaluate({"q": {"a": 1}}, {"q": {"a": 1.0, "b": score}}, ["mrr"])
 
 
 def test_evaluate_does_not_modify_inputs():
@@ -164,10 +164,10 @@ def test_evaluate_infinite_scores_are_ranked():
 
 
 @pytest.mark.parametrize("ties", ["trec", "ranked"])
-@pytest.mark.parametrize(("few", "small"), [(0, 64), (32, 64), (32, 2), (0, 2)])
-def test_evaluate_unsorted_ties_match_pytrec_eval(monkeypatch, ties, few, small):
-    monkeypatch.setattr(judged_ranks_from_dicts, "MAX_MATCHES_TO_SCAN", few)
-    monkeypatch.setattr(judged_ranks_from_dicts, "MAX_TIE_GROUP_TO_SCAN", small)
+@pytest.mark.parametrize(("max_matches", "max_tie_group"), [(0, 64), (32, 64), (32, 2), (0, 2)])
+def test_evaluate_unsorted_ties_match_pytrec_eval(monkeypatch, ties, max_matches, max_tie_group):
+    monkeypatch.setattr(judged_ranks_from_dicts, "MAX_MATCHES_TO_SCAN", max_matches)
+    monkeypatch.setattr(judged_ranks_from_dicts, "MAX_TIE_GROUP_TO_SCAN", max_tie_group)
     rng = random.Random(3)
     run = {f"q{q}": {f"d{rng.randrange(10**6)}": float(rng.randrange(9)) for _ in range(80)} for q in range(20)}
     qrels = {q: {d: rng.randrange(3) for d in rng.sample(sorted(docs), 30)} for q, docs in run.items()}

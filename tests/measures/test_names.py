@@ -12,7 +12,7 @@ from ragauge.measures.registry import MEASURE_REGISTRY
 
 
 @pytest.mark.parametrize(
-    ("typed", "canonical"),
+    ("name", "canonical"),
     [
         ("MRR", "mrr"),
         ("Hit@5", "hit_rate@5"),
@@ -53,8 +53,8 @@ from ragauge.measures.registry import MEASURE_REGISTRY
         ("utility(weights=2/-1/0/0)", "utility(weights=2/-1/0/0)"),
     ],
 )
-def test_parse_measure_returns_canonical_name(typed, canonical):
-    assert str(parse_measure(typed)) == canonical
+def test_parse_measure_returns_canonical_name(name, canonical):
+    assert str(parse_measure(name)) == canonical
 
 
 @given(st.sampled_from(sorted(MEASURE_REGISTRY)), st.integers(1, 2000))
@@ -92,7 +92,7 @@ def test_parse_measure_unknown_name_suggests_nearest():
 
 
 @pytest.mark.parametrize(
-    ("typed", "complaint"),
+    ("name", "message"),
     [
         ("judged", "judged needs a cutoff"),
         ("bpref@10", "bpref has no cutoff"),
@@ -102,9 +102,9 @@ def test_parse_measure_unknown_name_suggests_nearest():
         ("rbp(p=high)", "`high` in `rbp\\(p=high\\)` is not a number"),
     ],
 )
-def test_parse_measure_invalid_cutoff_or_option_raises_error(typed, complaint):
-    with pytest.raises(BadInput, match=complaint):
-        parse_measure(typed)
+def test_parse_measure_invalid_cutoff_or_option_raises_error(name, message):
+    with pytest.raises(BadInput, match=message):
+        parse_measure(name)
 
 
 def test_parse_measure_unknown_option_suggests_nearest():
@@ -129,7 +129,7 @@ def test_parse_measure_and_evaluate_accept_swarm_and_trec_eval_names():
     qrels, run = {"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}}
     scores = evaluate(qrels, run, "num_q")
     assert (scores.means["num_q"], scores.n["num_q"]) == (2.0, 2)
-    assert evaluate(qrels, run, "num_q", "trec9").means["num_q"] == 1.0, "a query that the run lacks is left out"
+    assert evaluate(qrels, run, "num_q", "trec9").means["num_q"] == 1.0, "a query missing from the run is excluded"
 
 
 @pytest.mark.parametrize(

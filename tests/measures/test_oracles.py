@@ -17,16 +17,16 @@ from ragauge.evaluation.ir_measures_provider import provider
 from ragauge.measures.names import parse_measure_names
 from strategies import judgments, runs
 
-TREC = {"map", "gm_map", "Rprec", "bpref", "recip_rank", "iprec_at_recall", "P", "recall", "infAP", "gm_bpref"}
-TREC |= {"Rprec_mult", "utility", "11pt_avg", "binG", "G", "ndcg", "ndcg_rel", "Rndcg", "ndcg_cut", "map_cut"}
-TREC |= {"relative_P", "success", "set_P", "set_relative_P", "set_recall", "set_map", "set_F"}
-TREC |= {"num_nonrel_judged_ret", "num_ret", "num_rel", "num_rel_ret"}
+TREC_MEASURES = {"map", "gm_map", "Rprec", "bpref", "recip_rank", "iprec_at_recall", "P", "recall", "infAP", "gm_bpref"}
+TREC_MEASURES |= {"Rprec_mult", "utility", "11pt_avg", "binG", "G", "ndcg", "ndcg_rel", "Rndcg", "ndcg_cut", "map_cut"}
+TREC_MEASURES |= {"relative_P", "success", "set_P", "set_relative_P", "set_recall", "set_map", "set_F"}
+TREC_MEASURES |= {"num_nonrel_judged_ret", "num_ret", "num_rel", "num_rel_ret"}
 
 
 @given(judgments(low=-1), runs(), st.sampled_from([1, 2]))
 @pytest.mark.slow
 def test_evaluate_matches_trec_eval_for_every_measure_and_query(qrels, run, rel):
-    oracle = pytrec_eval.RelevanceEvaluator(qrels, TREC, relevance_level=rel).evaluate(run)
+    oracle = pytrec_eval.RelevanceEvaluator(qrels, TREC_MEASURES, relevance_level=rel).evaluate(run)
     rules = PRESETS["trec9"].but(rel=rel)
     found = evaluate(qrels, run, ["all_trec"], rules).per_query
     for measure in parse_measure_names(["all_trec"], rules):
@@ -70,13 +70,13 @@ def test_ir_measures_provider_matches_ir_measures(qrels, run):
     theirs = {(m.query_id, str(m.measure)): m.value for m in ir_measures.pytrec_eval.iter_calc(trec, qrels, run)}
     theirs |= {(m.query_id, str(m.measure)): m.value for m in ir_measures.judged.iter_calc([Judged @ 3], qrels, run)}
     ours = {(m.query_id, str(m.measure)): m.value for m in provider.iter_calc([*trec, Judged @ 3], qrels, run)}
-    differ = {k for k in ours if k[1] == "Judged@3" and _tied(run.get(k[0], {}))}  # Judged orders ties in reverse
+    differ = {k for k in ours if k[1] == "Judged@3" and has_ties(run.get(k[0], {}))}  # Judged orders ties in reverse
     assert {k: v for k, v in ours.items() if k not in differ} == pytest.approx(
         {k: v for k, v in theirs.items() if k not in differ}, abs=1e-12
     )
 
 
-def _tied(docs):
+def has_ties(docs):
     return len(set(docs.values())) < len(docs)
 
 
@@ -105,8 +105,8 @@ def test_evaluate_untied_runs_match_ranx(qrels, run):
     ours = evaluate(qrels, run, measures, "ranx")
     order = list(ranx.Run(run).keys())
     for measure, name in zip(measures, names, strict=True):
-        mine = [ours.per_query[measure][query] for query in order]
-        assert mine == pytest.approx(list(np.atleast_1d(theirs[name])), abs=1e-9), measure
+        scores = [ours.per_query[measure][query] for query in order]
+        assert scores == pytest.approx(list(np.atleast_1d(theirs[name])), abs=1e-9), measure
 
 
 @given(judgments(), runs(docs=5, tied=True))
@@ -159,11 +159,11 @@ def test_err_matches_formula(qrels, run, k):
     found = evaluate(qrels, run, [name]).per_query[name]
     for query in qrels.keys() & run.keys():
         ranked = sorted(run[query], key=lambda d: (run[query][d], d), reverse=True)[:k]
-        going, value = 1.0, 0.0
+        continue_probability, value = 1.0, 0.0
         for rank, doc in enumerate(ranked, 1):
-            stop = (2 ** qrels[query].get(doc, 0) - 1) / 16
-            value += going * stop / rank
-            going *= 1 - stop
+            stop_probability = (2 ** qrels[query].get(doc, 0) - 1) / 16
+            value += continue_probability * stop_probability / rank
+            continue_probability *= 1 - stop_probability
         assert found[query] == pytest.approx(value)
 
 

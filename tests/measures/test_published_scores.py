@@ -9,18 +9,18 @@ import pytest
 from ragauge import PRESETS, evaluate
 
 
-def find(folder, name):
-    found = [path for path in folder.iterdir() if path.name in (f"{name}.txt", f"{name}.txt.gz")]
-    if not found:
+def find_file(folder, name):
+    paths = [path for path in folder.iterdir() if path.name in (f"{name}.txt", f"{name}.txt.gz")]
+    if not paths:
         pytest.skip(f"{name} is not in {folder}")
-    return found[0]
+    return paths[0]
 
 
 def test_evaluate_matches_published_trec_dl_and_covid_scores(shared):
     folder = shared("trec_dl_runs")
     checked = 0
     for row in csv.DictReader((folder / "published_scores.csv").read_text().splitlines()):
-        run, qrels = find(folder / "runs", row["run"]), find(folder / "qrels", row["qrels"])
+        run, qrels = find_file(folder / "runs", row["run"]), find_file(folder / "qrels", row["qrels"])
         value = evaluate(qrels, run, [row["measure"]]).means[row["measure"]]
         assert f"{value:.4f}" == row["published"], row
         checked += 1

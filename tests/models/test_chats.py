@@ -26,28 +26,28 @@ KEY = "sk-test-4711-very-secret"
 
 
 @pytest.fixture(autouse=True)
-def _no_key_of_the_machine(monkeypatch):
+def _no_openai_environment(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
 
 
-def talk(server, *asked, **options):
+def request_schemas(server, *schemas, **options):
     """Return the replies of one chat to several schemas, followed by the chat."""
 
-    async def one():
+    async def request_all():
         chat = open_chat(f"openai:test@{server.url}", options)
         try:
-            return [*[await chat.complete(MESSAGES, schema) for schema in asked], chat]
+            return [*[await chat.complete(MESSAGES, schema) for schema in schemas], chat]
         finally:
             await chat.close()
 
-    return asyncio.run(one())
+    return asyncio.run(request_all())
 
 
-def failure(server, fault, **options) -> BackendFailed:
-    server.misbehave(fault)
+def get_failure(server, fault, **options) -> BackendFailed:
+    server.queue_faults(fault)
     with pytest.raises(BackendFailed) as caught:
-        talk(server, VERDICTS, **options)
+        request_schemas(server, VERDICTS, **options)
     return caught.value
 
 
@@ -55,8 +55,8 @@ def failure(server, fault, **options) -> BackendFailed:
 
 
 def test_openai_chat_sends_strict_schema_and_parameters(chat_server):
-    reply, chat = talk(chat_server, VERDICTS, seed=7, max_tokens=300, effort="low", extra={"top_p": 0.5})
-    (body,) = chat_server.asked
+    reply, chat = request_schemas(chat_server, VERDICTS, seed=7, max_tokens=300, effort="low", extra={"top_p": 0.5})
+    (body,) = chat_server.requests
     assert body["response_format"]["json_schema"] == {"name": "reply", "strict": True, "schema": VERDICTS}
     names = ("model", "temperature", "seed", "max_tokens", "reasoning_effort", "top_p")
     assert [body[name] for name in names] == ["test", 0.0, 7, 300, "low", 0.5]
@@ -70,113 +70,113 @@ def test_openai_chat_sends_strict_schema_and_parameters(chat_server):
 
 
 def test_openai_chat_without_schema_sends_no_response_format(chat_server):
-    reply, _ = talk(chat_server, None)
+    reply, _ = request_schemas(chat_server, None)
     assert reply.how == "plain"
-    assert "response_format" not in chat_server.asked[0]
+    assert "response_format" not in chat_server.requests[0]
 
 
 @pytest.mark.parametrize(
-    ("trait", "how", "refused"),
+    ("trait", "how", "n_refused"),
     [("no_json_schema", "json_object", 1), ("no_response_format", "plain", 2)],
 )
-def test_openai_chat_refused_format_falls_back_with_schema_in_prompt(chat_server, trait, how, refused):
+def test_openai_chat_refused_format_falls_back_with_schema_in_prompt(chat_server, trait, how, n_refused):
     chat_server.traits = {trait}
-    first, second, chat = talk(chat_server, VERDICTS, VERDICTS)
+    first, second, chat = request_schemas(chat_server, VERDICTS, VERDICTS)
     assert (first.how, second.how) == (how, how)
-    assert chat_server.calls == 2 + refused
-    told = chat_server.asked[-1]["messages"]
-    assert told[0]["content"].startswith("You judge.\n\nReply with JSON")
-    assert json.dumps(VERDICTS) in told[0]["content"]
-    assert told[1:] == MESSAGES[1:]
-    assert len(chat.notes) == refused
+    assert chat_server.calls == 2 + n_refused
+    sent_messages = chat_server.requests[-1]["messages"]
+    assert sent_messages[0]["content"].startswith("You judge.\n\nReply with JSON")
+    assert json.dumps(VERDICTS) in sent_messages[0]["content"]
+    assert sent_messages[1:] == MESSAGES[1:]
+    assert len(chat.notes) == n_refused
 
 
 def test_openai_chat_ignored_schema_falls_back_and_counts_both_calls(chat_server):
     chat_server.traits = {"ignores_schema"}
-    first, second, chat = talk(chat_server, VERDICTS, VERDICTS)
+    first, second, chat = request_schemas(chat_server, VERDICTS, VERDICTS)
     assert (first.how, second.how) == ("json_object", "json_object")
     assert chat_server.calls == 3
     assert first.prompt_tokens + second.prompt_tokens == chat_server.prompt_tokens
     assert "the reply is not JSON" in chat.notes[0]
 
 
-@pytest.mark.parametrize("accident", ["truncated", "empty", "length", "wrong_ids"])
-def test_openai_chat_single_bad_reply_keeps_format(chat_server, accident):
-    chat_server.misbehave(accident)
-    first, second, _ = talk(chat_server, VERDICTS, VERDICTS)
+@pytest.mark.parametrize("fault", ["truncated", "empty", "length", "wrong_ids"])
+def test_openai_chat_single_bad_reply_keeps_format(chat_server, fault):
+    chat_server.queue_faults(fault)
+    first, second, _ = request_schemas(chat_server, VERDICTS, VERDICTS)
     assert (first.how, second.how) == ("json_schema", "json_schema")
     assert chat_server.calls == 2
 
 
 def test_openai_chat_proven_format_is_kept_after_bad_reply(chat_server):
-    async def three():
+    async def request_three():
         chat = open_chat(f"openai:test@{chat_server.url}")
         try:
             await chat.complete(MESSAGES, VERDICTS)
-            chat_server.misbehave("nonsense")
+            chat_server.queue_faults("nonsense")
             bad = await chat.complete(MESSAGES, VERDICTS)
             return bad, await chat.complete(MESSAGES, VERDICTS)
         finally:
             await chat.close()
 
-    bad, good = asyncio.run(three())
+    bad, good = asyncio.run(request_three())
     assert (bad.text, bad.how, good.how) == ("As far as I can see all is well.", "json_schema", "json_schema")
 
 
 def test_openai_chat_explicit_structured_option_disables_fallback(chat_server):
     chat_server.traits = {"no_json_schema"}
     with pytest.raises(BackendFailed, match="answered 400"):
-        talk(chat_server, VERDICTS, structured="json_schema")
-    reply, _ = talk(chat_server, VERDICTS, structured="plain")
+        request_schemas(chat_server, VERDICTS, structured="json_schema")
+    reply, _ = request_schemas(chat_server, VERDICTS, structured="plain")
     assert reply.how == "plain"
 
 
 @pytest.mark.parametrize(
-    ("trait", "gone", "note"),
+    ("trait", "parameter", "note"),
     [("no_temperature", "temperature", "does not accept temperature"), ("no_seed", "seed", "does not accept seed")],
 )
-def test_openai_chat_unsupported_parameter_is_dropped_with_note(chat_server, trait, gone, note):
+def test_openai_chat_unsupported_parameter_is_dropped_with_note(chat_server, trait, parameter, note):
     chat_server.traits = {trait}
-    _, _, chat = talk(chat_server, VERDICTS, VERDICTS, seed=1)
-    assert gone not in chat_server.asked[-1]
+    _, _, chat = request_schemas(chat_server, VERDICTS, VERDICTS, seed=1)
+    assert parameter not in chat_server.requests[-1]
     assert chat_server.calls == 3
     assert note in chat.notes[0]
 
 
 def test_openai_chat_invalid_parameter_value_raises(chat_server):
-    async def one():
+    async def send_request():
         chat = open_chat(f"openai:test@{chat_server.url}", {"temperature": 9})
         try:
             await chat.complete(MESSAGES)
         finally:
             await chat.close()
 
-    chat_server.misbehave("wrong_value")
+    chat_server.queue_faults("wrong_value")
     with pytest.raises(BackendFailed, match="temperature must be at most 2"):
-        asyncio.run(one())
+        asyncio.run(send_request())
     assert chat_server.calls == 1
 
 
 def test_openai_chat_falls_back_to_max_completion_tokens(chat_server):
     chat_server.traits = {"no_max_tokens"}
-    talk(chat_server, VERDICTS, max_tokens=300)
-    assert chat_server.asked[-1]["max_completion_tokens"] == 300
-    assert "max_tokens" not in chat_server.asked[-1]
+    request_schemas(chat_server, VERDICTS, max_tokens=300)
+    assert chat_server.requests[-1]["max_completion_tokens"] == 300
+    assert "max_tokens" not in chat_server.requests[-1]
 
 
 # Replies of one word.
 
 
-def chances(messages, schema):
+def word_chances(messages, schema):
     return {" Yes": 0.6, "no": 0.2, "Ye": 0.1, "Maybe": 0.1}
 
 
 def test_openai_chat_enum_reply_has_word_probabilities(chat_server):
-    chat_server.answer = chances
-    reply, _ = talk(chat_server, WORD)
+    chat_server.answer = word_chances
+    reply, _ = request_schemas(chat_server, WORD)
     assert (reply.text, reply.how) == ("yes", "tokens")
     assert reply.probabilities == pytest.approx({"yes": 0.7 / 0.9, "no": 0.2 / 0.9})
-    body = chat_server.asked[0]
+    body = chat_server.requests[0]
     assert (body["logprobs"], body["top_logprobs"]) == (True, 20)
     assert body["max_tokens"] < 20
     assert "response_format" not in body
@@ -187,47 +187,48 @@ def test_openai_chat_enum_reply_has_word_probabilities(chat_server):
     [("no_logprobs", "plain", 2), ("refuses_logprobs", "plain", 3), ("five_logprobs", "tokens", 3)],
 )
 def test_openai_chat_limited_logprobs_returns_word(chat_server, trait, how, calls):
-    chat_server.answer = chances
+    chat_server.answer = word_chances
     chat_server.traits = {trait}
-    first, second, _ = talk(chat_server, WORD, WORD)
+    first, second, _ = request_schemas(chat_server, WORD, WORD)
     assert (first.text, first.how, second.how) == ("yes", how, how)
     assert bool(first.probabilities) is (how == "tokens")
     assert chat_server.calls == calls
 
 
 def test_openai_chat_thinking_model_is_retried_with_more_tokens(chat_server):
-    chat_server.answer = chances
+    chat_server.answer = word_chances
     chat_server.traits = {"thinks"}
-    first, second, _ = talk(chat_server, WORD, WORD)
+    first, second, _ = request_schemas(chat_server, WORD, WORD)
     assert (first.text, second.text) == ("yes", "yes")
     assert chat_server.calls == 3
 
 
 def test_openai_chat_grammar_option_sends_grammar_of_enum(chat_server):
-    talk(chat_server, WORD, VERDICTS, grammar=True)
-    assert chat_server.asked[0]["grammar"] == 'root ::= "yes" | "Yes" | "no" | "No"'
-    assert "grammar" not in chat_server.asked[1]
+    request_schemas(chat_server, WORD, VERDICTS, grammar=True)
+    assert chat_server.requests[0]["grammar"] == 'root ::= "yes" | "Yes" | "no" | "No"'
+    assert "grammar" not in chat_server.requests[1]
 
 
-def one_reply(found, schema=None):
+def parse_body(body, schema=None):
     """Parse the body of a response."""
     chat = OpenAIChat("m", url="http://localhost/v1")
-    return chat._parse_reply(found, {}, "tokens" if schema else "plain", ["yes", "no"] if schema else [])
+    return chat._parse_reply(body, {}, "tokens" if schema else "plain", ["yes", "no"] if schema else [])
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "finish"), [("No, for it", "no", "stop"), ("No", "no", "length"), ("Nobody", "Nobody", "length")]
+    ("text", "expected", "finish"),
+    [("No, for it", "no", "stop"), ("No", "no", "length"), ("Nobody", "Nobody", "length")],
 )
-def test_parse_reply_truncated_enum_word_needs_word_end(text, said, finish):
+def test_parse_reply_truncated_enum_word_needs_word_end(text, expected, finish):
     tokens = [token("No", 0.9, yes=0.1), token(text[2:])]
     choice = {"message": {"content": text}, "finish_reason": "length", "logprobs": {"content": tokens}}
-    reply = one_reply({"choices": [choice]}, WORD)
-    assert (reply.text, reply.finish) == (said, finish)
+    reply = parse_body({"choices": [choice]}, WORD)
+    assert (reply.text, reply.finish) == (expected, finish)
 
 
 def test_openai_chat_text_outside_enum_is_unchanged(chat_server):
     chat_server.answer = lambda messages, schema: "It depends"
-    assert talk(chat_server, WORD)[0].text == "It depends"
+    assert request_schemas(chat_server, WORD)[0].text == "It depends"
 
 
 def test_word_probabilities_ambiguous_token_returns_empty():
@@ -241,9 +242,9 @@ def test_word_probabilities_ignore_leading_quote():
     assert compute_word_probabilities(tokens, ["yes", "no"], '"no') == {"yes": 0.0, "no": 1.0}
 
 
-@pytest.mark.parametrize("nothing", [None, [], [{}], [{"token": "xyz", "logprob": -1.0}], ["odd"]])
-def test_word_probabilities_unusable_logprobs_return_empty(nothing):
-    assert compute_word_probabilities(nothing, ["yes", "no"], "yes") == {}
+@pytest.mark.parametrize("logprobs", [None, [], [{}], [{"token": "xyz", "logprob": -1.0}], ["odd"]])
+def test_word_probabilities_unusable_logprobs_return_empty(logprobs):
+    assert compute_word_probabilities(logprobs, ["yes", "no"], "yes") == {}
 
 
 def token(text, chance=0.999, **others):
@@ -252,7 +253,7 @@ def token(text, chance=0.999, **others):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "text", "sure"),
+    ("tokens", "text", "probability"),
     [
         ([token("Okay", Yes=5e-5, No=1e-5), token("no", 0.9, yes=0.1)], "no", 0.1),
         ([token("<think>", Yes=1e-5), token("no"), token("</think>"), token("yes", 0.8, no=0.2)], "yes", 0.8),
@@ -261,8 +262,8 @@ def token(text, chance=0.999, **others):
         ([token("no", 0.6, yes=0.4)], "no, it is", 0.4),
     ],
 )  # fmt: skip
-def test_word_probabilities_are_taken_where_reply_starts(tokens, text, sure):
-    assert compute_word_probabilities(tokens, ["yes", "no"], text)["yes"] == pytest.approx(sure, abs=1e-3)
+def test_word_probabilities_are_taken_where_reply_starts(tokens, text, probability):
+    assert compute_word_probabilities(tokens, ["yes", "no"], text)["yes"] == pytest.approx(probability, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -293,42 +294,42 @@ def test_match_word_ignores_surrounding_punctuation(text, word):
 
 @pytest.mark.parametrize("fault", ["unauthorised", "key_echo", "forbidden", "unpaid", "quota", "no_model"])
 def test_openai_chat_unrecoverable_errors_are_final(chat_server, fault):
-    error = failure(chat_server, fault)
+    error = get_failure(chat_server, fault)
     assert (error.final, error.passing) == (True, False)
     assert chat_server.calls == 1
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "rate_limit_bare", "overloaded", "error_inside"])
 def test_openai_chat_overload_errors_are_busy(chat_server, fault):
-    error = failure(chat_server, fault)
+    error = get_failure(chat_server, fault)
     assert (error.passing, error.busy, error.final) == (True, True, False)
 
 
 @pytest.mark.parametrize("fault", ["error", "gateway", "cut", "drop", "broken_body"])
 def test_openai_chat_transient_errors_are_passing(chat_server, fault):
-    error = failure(chat_server, fault)
+    error = get_failure(chat_server, fault)
     assert (error.passing, error.busy, error.final) == (True, False, False)
 
 
 @pytest.mark.parametrize("fault", ["too_long", "html", "no_choices"])
 def test_openai_chat_request_errors_are_neither_passing_nor_final(chat_server, fault):
-    error = failure(chat_server, fault)
+    error = get_failure(chat_server, fault)
     assert (error.passing, error.final) == (False, False)
 
 
 def test_openai_chat_error_message_contains_server_message(chat_server):
-    where = chat_server.url
-    assert failure(chat_server, "error").message == (
-        f"{where} answered 500: The server had an error while processing your request"
+    url = chat_server.url
+    assert get_failure(chat_server, "error").message == (
+        f"{url} answered 500: The server had an error while processing your request"
     )
-    assert "RemoteProtocolError" in failure(chat_server, "cut").message
+    assert "RemoteProtocolError" in get_failure(chat_server, "cut").message
 
 
 @pytest.mark.parametrize("schema", [VERDICTS, WORD, None])
 @pytest.mark.parametrize(("fault", "finish"), [("content_filter",) * 2, ("refusal",) * 2, ("tool",) * 2])
 def test_openai_chat_refusal_keeps_finish_reason_and_token_counts(chat_server, fault, finish, schema):
-    chat_server.misbehave(fault)
-    reply, chat = talk(chat_server, schema)
+    chat_server.queue_faults(fault)
+    reply, chat = request_schemas(chat_server, schema)
     assert reply.finish == finish
     assert (reply.prompt_tokens, reply.completion_tokens) == (
         chat_server.prompt_tokens,
@@ -342,11 +343,11 @@ def test_openai_chat_refusal_keeps_finish_reason_and_token_counts(chat_server, f
 
 
 @pytest.mark.parametrize(
-    ("said", "finish"),
+    ("given", "finish"),
     [(None, "stop"), ("stop", "stop"), ("eos_token", "stop"), ("MAX_TOKENS", "length"), ("abort", "abort")],
 )
-def test_openai_chat_finish_reason_is_normalised(said, finish):
-    assert one_reply({"choices": [{"message": {"content": "yes"}, "finish_reason": said}]}).finish == finish
+def test_openai_chat_finish_reason_is_normalised(given, finish):
+    assert parse_body({"choices": [{"message": {"content": "yes"}, "finish_reason": given}]}).finish == finish
 
 
 @pytest.mark.parametrize(
@@ -361,21 +362,21 @@ def test_openai_chat_finish_reason_is_normalised(said, finish):
     ],
 )
 def test_openai_chat_malformed_usage_keeps_reply(usage, counted):
-    reply = one_reply({"choices": [{"message": {"content": "yes"}}], "usage": usage})
+    reply = parse_body({"choices": [{"message": {"content": "yes"}}], "usage": usage})
     assert reply.text == "yes"
     assert (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens) == counted
 
 
 @pytest.mark.parametrize("choice", [None, "odd", {"message": "odd"}, {"message": {"content": ["odd"]}}])
 def test_openai_chat_malformed_choice_returns_empty_text(choice):
-    assert one_reply({"choices": [choice], "usage": {"prompt_tokens": 7}})[:2] == ("", 7)
+    assert parse_body({"choices": [choice], "usage": {"prompt_tokens": 7}})[:2] == ("", 7)
 
 
 def test_openai_chat_failure_after_format_probe_has_token_counts(chat_server):
     chat_server.traits = {"ignores_schema"}
-    chat_server.misbehave("exhausted", "error")  # a reply that ignores the schema, then an error
+    chat_server.queue_faults("exhausted", "error")  # a reply that ignores the schema, then an error
     with pytest.raises(BackendFailed) as caught:
-        talk(chat_server, VERDICTS)
+        request_schemas(chat_server, VERDICTS)
     assert chat_server.prompt_tokens > 0
     assert caught.value.prompt_tokens == chat_server.prompt_tokens
     assert caught.value.completion_tokens == chat_server.completion_tokens
@@ -388,20 +389,20 @@ def test_openai_chat_connection_error_is_passing():
 
 
 def test_openai_chat_truncated_reply_has_finish_length(chat_server):
-    chat_server.misbehave("length")
-    assert talk(chat_server, VERDICTS)[0].finish == "length"
+    chat_server.queue_faults("length")
+    assert request_schemas(chat_server, VERDICTS)[0].finish == "length"
 
 
 def test_openai_chat_slow_chunked_reply_is_complete(chat_server):
-    chat_server.misbehave("trickle", after=0.002)
-    assert json.loads(talk(chat_server, VERDICTS)[0].text)["verdicts"]
+    chat_server.queue_faults("trickle", after=0.002)
+    assert json.loads(request_schemas(chat_server, VERDICTS)[0].text)["verdicts"]
 
 
 def test_openai_chat_think_blocks_are_removed(chat_server):
     chat_server.answer = lambda messages, schema: '<think>\nIs it? {"a": 1}\n</think>\n\n{"verdicts": []}'
-    assert talk(chat_server, VERDICTS)[0].text == '{"verdicts": []}'
+    assert request_schemas(chat_server, VERDICTS)[0].text == '{"verdicts": []}'
     chat_server.answer = lambda messages, schema: 'Is it? {"a": 1}\n</think>\n\n{"verdicts": []}'
-    assert talk(chat_server, VERDICTS)[0].text == '{"verdicts": []}'
+    assert request_schemas(chat_server, VERDICTS)[0].text == '{"verdicts": []}'
 
 
 # Retry delays.
@@ -409,12 +410,12 @@ def test_openai_chat_think_blocks_are_removed(chat_server):
 
 @pytest.mark.parametrize("fault", ["rate_limit", "rate_limit_reset"])
 def test_openai_chat_rate_limit_error_has_retry_after(chat_server, fault):
-    assert failure(chat_server, fault).after == pytest.approx(0.05)
+    assert get_failure(chat_server, fault).after == pytest.approx(0.05)
 
 
 def test_openai_chat_exhausted_rate_limit_sets_hold(chat_server):
-    chat_server.misbehave("exhausted", after=0.25)
-    held, free, _ = talk(chat_server, VERDICTS, VERDICTS)
+    chat_server.queue_faults("exhausted", after=0.25)
+    held, free, _ = request_schemas(chat_server, VERDICTS, VERDICTS)
     assert (held.hold, free.hold) == (pytest.approx(0.25), 0.0)
 
 
@@ -459,22 +460,22 @@ def test_openai_chat_api_key_is_sent_and_redacted_elsewhere(chat_server, monkeyp
 
     reply, chat = asyncio.run(record())
     assert chat_server.headers[0]["authorization"] == f"Bearer {KEY}"
-    echoed = failure(chat_server, "key_echo")
-    shown = [repr(chat), chat.name, repr(chat.identity), *chat.notes, reply.text, str(echoed), repr(echoed)]
-    assert not [one for one in [*shown, (tmp_path / "replies.jsonl").read_text()] if KEY in one or "4711" in one]
-    assert "[redacted]" in echoed.message
-    assert echoed.__cause__ is None
-    assert echoed.__context__ is None  # its context would include the request with the key in a header
+    echo_error = get_failure(chat_server, "key_echo")
+    shown = [repr(chat), chat.name, repr(chat.identity), *chat.notes, reply.text, str(echo_error), repr(echo_error)]
+    assert not [item for item in [*shown, (tmp_path / "replies.jsonl").read_text()] if KEY in item or "4711" in item]
+    assert "[redacted]" in echo_error.message
+    assert echo_error.__cause__ is None
+    assert echo_error.__context__ is None  # its context would include the request with the key in a header
 
 
 def test_openai_chat_key_option_names_environment_variable(chat_server, monkeypatch):
     monkeypatch.setenv("MY_KEY", KEY)
-    talk(chat_server, None, key="MY_KEY")
+    request_schemas(chat_server, None, key="MY_KEY")
     assert chat_server.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
 def test_openai_chat_custom_url_needs_no_key(chat_server):
-    talk(chat_server, None)
+    request_schemas(chat_server, None)
     assert KEY not in chat_server.headers[0]["authorization"]
 
 
@@ -502,23 +503,23 @@ def test_open_chat_missing_provider_raises_with_suggestion(name, hint):
     assert caught.value.hint.startswith(hint)
 
 
-@pytest.mark.parametrize("given", [KEY, "gsk_a1B2c3", "AIzaSyA1", "a key", "x" * 80])
+@pytest.mark.parametrize("key", [KEY, "gsk_a1B2c3", "AIzaSyA1", "a key", "x" * 80])
 @pytest.mark.parametrize("name", ["openai:gpt", "openai:m@http://localhost:1/v1"])
-def test_open_chat_key_value_as_variable_name_is_not_shown(name, given):
+def test_open_chat_key_value_as_variable_name_is_not_shown(name, key):
     with pytest.raises(BadInput, match="`key` must name an environment variable") as caught:
-        open_chat(name, {"key": given})
-    assert given not in str(caught.value)
+        open_chat(name, {"key": key})
+    assert key not in str(caught.value)
 
 
 def test_openai_chat_identity_hashes_extra_values():
-    one, other = (
+    first, second = (
         open_chat("openai:m@http://h/v1", {"extra": {"api_key": secret, "temperature": 1.0}}).identity
         for secret in ("SECRET-BODY-KEY", "ANOTHER")
     )
-    assert "SECRET-BODY-KEY" not in json.dumps(one)
-    assert one["extra"]["api_key"] != other["extra"]["api_key"]
-    assert one["extra"]["temperature"] == other["extra"]["temperature"]
-    assert "temperature" not in one  # the value in `extra` is sent instead
+    assert "SECRET-BODY-KEY" not in json.dumps(first)
+    assert first["extra"]["api_key"] != second["extra"]["api_key"]
+    assert first["extra"]["temperature"] == second["extra"]["temperature"]
+    assert "temperature" not in first  # the value in `extra` is sent instead
     with pytest.raises(BadInput, match="`odd` of the option `extra` must be a JSON value"):
         open_chat("openai:m@http://h/v1", {"extra": {"odd": object()}})
 
@@ -526,14 +527,14 @@ def test_openai_chat_identity_hashes_extra_values():
 def test_openai_chat_url_defaults_to_openai_base_url(chat_server, monkeypatch):
     monkeypatch.setenv("OPENAI_BASE_URL", chat_server.url)
 
-    async def one():
+    async def send_request():
         chat = open_chat("openai:test")
         try:
             return await chat.complete(MESSAGES), chat.identity["endpoint"]
         finally:
             await chat.close()
 
-    reply, endpoint = asyncio.run(one())
+    reply, endpoint = asyncio.run(send_request())
     assert (reply.text, endpoint) == ("yes", chat_server.url)
 
 
@@ -541,20 +542,20 @@ def test_openai_chat_url_password_is_used_and_redacted(chat_server):
     url = chat_server.url.replace("http://", "http://me:hunter22@")
     chat = OpenAIChat("test", url=url)
 
-    async def one():
+    async def send_request():
         try:
             await chat.complete(MESSAGES)
-            chat_server.misbehave("error")
+            chat_server.queue_faults("error")
             await chat.complete(MESSAGES)
         finally:
             await chat.close()
 
     with pytest.raises(BackendFailed) as caught:
-        asyncio.run(one())
+        asyncio.run(send_request())
     assert chat_server.headers[0]["authorization"].startswith("Basic ")
-    for shown in (chat.name, str(chat.identity), str(caught.value)):
-        assert "hunter22" not in shown
-        assert "me@" not in shown
+    for text in (chat.name, str(chat.identity), str(caught.value)):
+        assert "hunter22" not in text
+        assert "me@" not in text
     assert chat.identity["endpoint"] == chat_server.url
 
 
@@ -597,7 +598,7 @@ def test_open_chat_spec_splits_model_and_endpoint(name, model, endpoint):
 
 
 @pytest.mark.parametrize(
-    ("name", "options", "error", "words"),
+    ("name", "options", "error", "message"),
     [
         ("opnai:m@http://h/v1", {}, UnknownName, "did you mean `openai`"),
         ("openai", {}, BadInput, "lacks the model or file"),
@@ -613,30 +614,30 @@ def test_open_chat_spec_splits_model_and_endpoint(name, model, endpoint):
         ("replay:nothing.jsonl", {}, BadInput, "no such file"),
     ],
 )
-def test_open_chat_invalid_spec_raises(name, options, error, words):
+def test_open_chat_invalid_spec_raises(name, options, error, message):
     if name.startswith("local"):
         pytest.importorskip("xllamacpp")
     with pytest.raises(error) as caught:
         open_chat(name, options)
-    assert words in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_openai_chat_works_in_successive_event_loops(chat_server):
     chat = open_chat(f"openai:test@{chat_server.url}")
 
-    async def one():
+    async def send_request():
         try:
             return (await chat.complete(MESSAGES)).text
         finally:
             await chat.close()
 
-    assert [asyncio.run(one()), asyncio.run(one())] == ["yes", "yes"]
+    assert [asyncio.run(send_request()), asyncio.run(send_request())] == ["yes", "yes"]
 
 
 # Recordings and scripted chats.
 
 
-def fenced(tag: str):
+def fenced_messages(tag: str):
     return [{"role": "user", "content": f"<{tag}>the text</{tag}>"}]
 
 
@@ -644,29 +645,29 @@ def test_replay_ignores_fence_tags(tmp_path):
     path = tmp_path / "replies.jsonl"
 
     async def record():
-        said = [Reply("one", 3, 4, 1, "length", "m", {"yes": 0.5}, "tokens", 0.0), "two", "three"]
-        recording = Recording(ScriptedChat(said, name="model"), path)
-        await recording.complete(fenced("data-0123456789abcdef"), WORD)
-        await recording.complete(fenced("data-ffffffffffffffff"), None)
-        await recording.complete(fenced("data-0123456789abcdef"), None)
+        replies = [Reply("one", 3, 4, 1, "length", "m", {"yes": 0.5}, "tokens", 0.0), "two", "three"]
+        recording = Recording(ScriptedChat(replies, name="model"), path)
+        await recording.complete(fenced_messages("data-0123456789abcdef"), WORD)
+        await recording.complete(fenced_messages("data-ffffffffffffffff"), None)
+        await recording.complete(fenced_messages("data-0123456789abcdef"), None)
         await recording.close()
 
     asyncio.run(record())
     replay = open_chat(f"replay:{path}")
-    assert replay.complete(fenced("data-aaaaaaaaaaaaaaaa"), WORD) == Reply(
+    assert replay.complete(fenced_messages("data-aaaaaaaaaaaaaaaa"), WORD) == Reply(
         "one", 3, 4, 1, "length", "m", {"yes": 0.5}, "tokens", 0.0
     )
-    asked_again = [replay.complete(fenced("data-aaaaaaaaaaaaaaaa")).text for _ in range(3)]
-    assert asked_again == ["two", "three", "three"]
+    replayed = [replay.complete(fenced_messages("data-aaaaaaaaaaaaaaaa")).text for _ in range(3)]
+    assert replayed == ["two", "three", "three"]
     assert replay.identity["of"] == {"chat": "scripted", "name": "model"}
 
 
 def test_recording_keeps_line_breaks_without_close(tmp_path):
     path = tmp_path / "replies.jsonl"
-    odd = "one\u2028two\x85three\x0bfour\x1cfive\r\nsix"
-    asked = [{"role": "user", "content": odd}]
-    asyncio.run(Recording(ScriptedChat([odd]), path).complete(asked))  # without close()
-    assert Replay(str(path)).complete(asked).text == odd
+    text = "one\u2028two\x85three\x0bfour\x1cfive\r\nsix"
+    messages = [{"role": "user", "content": text}]
+    asyncio.run(Recording(ScriptedChat([text]), path).complete(messages))  # without close()
+    assert Replay(str(path)).complete(messages).text == text
 
 
 def test_replay_missing_reply_raises_with_prompt(tmp_path):
@@ -688,8 +689,8 @@ def test_replay_invalid_line_raises_with_line_number(tmp_path, line):
 def test_recording_appends_to_existing_file(tmp_path):
     path = tmp_path / "replies.jsonl"
 
-    async def record(text, said):
-        recording = Recording(ScriptedChat([said]), path)
+    async def record(text, replies):
+        recording = Recording(ScriptedChat([replies]), path)
         await recording.complete([{"role": "user", "content": text}])
         await recording.close()
 

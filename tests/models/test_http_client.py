@@ -26,30 +26,30 @@ MESSAGES = [{"role": "user", "content": "Is it so?"}]
 
 
 @pytest.fixture(autouse=True)
-def _key(monkeypatch):
+def _api_key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-4711")
 
 
 def search(url: str) -> list[Hit]:
-    async def one():
+    async def search_and_close():
         system = HTTPRetriever(f"{url}/search")
         try:
             return await system.search("what", 3)
         finally:
             await system.close()
 
-    return asyncio.run(one())
+    return asyncio.run(search_and_close())
 
 
 def chat(url: str) -> str:
-    async def one():
+    async def request_and_close():
         model = OpenAIChat("m", url=f"{url}/v1")
         try:
             return (await attempt_request(AdaptedChat(model), MESSAGES, None, 30)).text
         finally:
             await model.close()
 
-    return asyncio.run(one())
+    return asyncio.run(request_and_close())
 
 
 def embed(url: str) -> int:
@@ -67,7 +67,7 @@ def rerank(url: str) -> list[Hit]:
 CLIENTS = {"http": search, "chat": chat, "embedder": embed, "reranker": rerank}
 
 
-def found(body, _headers):
+def reply_to_client(body, _headers):
     """Reply to each of the clients."""
     if "query" in body:
         return 200, {"hits": [{"id": "d1", "score": 1.0}]}
@@ -79,35 +79,35 @@ def found(body, _headers):
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 @pytest.mark.parametrize("status", [301, 302, 307, 308])
 def test_http_client_redirect_to_other_host_raises_naming_both(client, status):
-    asked = []
+    requests = []
 
-    def listen(body, headers):
-        asked.append(body)
-        return found(body, headers)
+    def record_request(body, headers):
+        requests.append(body)
+        return reply_to_client(body, headers)
 
-    with serving(listen) as other:
-        elsewhere = other.replace("127.0.0.1", "localhost")
-        redirect = (status, b"", {"Location": f"{elsewhere}/v1/chat/completions"})
+    with serving(record_request) as other:
+        other_host = other.replace("127.0.0.1", "localhost")
+        redirect = (status, b"", {"Location": f"{other_host}/v1/chat/completions"})
         with serving(lambda *_: redirect) as url, pytest.raises(BackendFailed, match="redirects to") as caught:
             client(url)
     assert caught.value.message == (
-        f"{urlsplit(url).netloc} redirects to {urlsplit(elsewhere).netloc}, which is another host"
+        f"{urlsplit(url).netloc} redirects to {urlsplit(other_host).netloc}, which is another host"
     )
-    assert asked == []
+    assert requests == []
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
 def test_http_client_redirect_on_same_host_is_followed(client):
-    asked = []
+    requests = []
 
-    def moved(body, headers):
-        asked.append(body)
-        return (308, b"", {"Location": "/elsewhere"}) if len(asked) == 1 else found(body, headers)
+    def redirect_once(body, headers):
+        requests.append(body)
+        return (308, b"", {"Location": "/elsewhere"}) if len(requests) == 1 else reply_to_client(body, headers)
 
-    with serving(moved) as url:
+    with serving(redirect_once) as url:
         assert client(url)
-    assert len(asked) == 2
-    assert asked[0] == asked[1]
+    assert len(requests) == 2
+    assert requests[0] == requests[1]
 
 
 def test_http_client_redirect_loop_raises():
@@ -116,13 +116,13 @@ def test_http_client_redirect_loop_raises():
 
 
 @pytest.mark.parametrize("client", CLIENTS.values(), ids=CLIENTS)
-@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("compressed", [True, False])
 @pytest.mark.slow
-def test_http_client_reply_above_limit_raises(client, packed, monkeypatch):
+def test_http_client_reply_above_limit_raises(client, compressed, monkeypatch):
     monkeypatch.setenv(REPLY_LIMIT.variable, "1")
     body = b'{"hits": [' + b" " * 20_000_000 + b"]}"
-    headers = {"Content-Encoding": "gzip"} if packed else {}
-    data = gzip.compress(body) if packed else body
+    headers = {"Content-Encoding": "gzip"} if compressed else {}
+    data = gzip.compress(body) if compressed else body
     with serving(lambda *_: (200, data, headers)) as url, pytest.raises(BackendFailed) as caught:
         client(url)
     assert caught.value.message == f"{urlsplit(url).netloc}: the reply is larger than 1 MB"
@@ -132,7 +132,7 @@ def test_http_client_reply_above_limit_raises(client, packed, monkeypatch):
 @pytest.mark.parametrize("compress", [gzip.compress, zlib.compress])
 def test_http_client_reads_compressed_reply_within_limit(compress):
     def answer(body, headers):
-        status, reply = found(body, headers)
+        status, reply = reply_to_client(body, headers)
         return status, compress(json.dumps(reply).encode()), {"Content-Encoding": "gzip"}
 
     with serving(answer) as url:
@@ -140,7 +140,7 @@ def test_http_client_reads_compressed_reply_within_limit(compress):
 
 
 @pytest.mark.parametrize(
-    ("data", "encoding", "words"),
+    ("data", "encoding", "message"),
     [
         (b"no gzip at all", "gzip", "the reply cannot be decompressed"),
         (gzip.compress(b"[]" * 99, mtime=0)[:-9], "gzip", "the compressed reply ends early"),
@@ -148,27 +148,27 @@ def test_http_client_reads_compressed_reply_within_limit(compress):
     ],
     ids=["not compressed", "truncated", "unknown"],
 )
-def test_http_client_broken_compression_raises(data, encoding, words):
+def test_http_client_broken_compression_raises(data, encoding, message):
     with (
         serving(lambda *_: (200, data, {"Content-Encoding": encoding})) as url,
-        pytest.raises(BackendFailed, match=words),
+        pytest.raises(BackendFailed, match=message),
     ):
         search(url)
 
 
 def test_http_client_invalid_reply_limit_raises(monkeypatch):
     monkeypatch.setenv(REPLY_LIMIT.variable, "lots")
-    with serving(found) as url, pytest.raises(BadInput, match="expected a number of megabytes, got `lots`"):
+    with serving(reply_to_client) as url, pytest.raises(BadInput, match="expected a number of megabytes, got `lots`"):
         search(url)
 
 
 @pytest.mark.slow
 def test_judge_redirected_server_stops_with_exit_code_3(tmp_path, chat_server):
     (tmp_path / "toy.jsonl").write_text('{"id": "s", "question": "Q?", "answer": "A.", "contexts": ["A."]}\n')
-    there = chat_server.url.replace("127.0.0.1", "localhost")
-    with serving(lambda *_: (307, b"", {"Location": f"{there}/chat/completions"})) as url:
+    other_host = chat_server.url.replace("127.0.0.1", "localhost")
+    with serving(lambda *_: (307, b"", {"Location": f"{other_host}/chat/completions"})) as url:
         done = command_in(tmp_path)("judge", "toy.jsonl", "-c", f"openai:m@{url}/v1", "-o", "out", code=3)
-    assert f"{urlsplit(url).netloc} redirects to {urlsplit(there).netloc}, which is another host" in done.stderr
+    assert f"{urlsplit(url).netloc} redirects to {urlsplit(other_host).netloc}, which is another host" in done.stderr
     assert chat_server.calls == 0
 
 

@@ -34,28 +34,28 @@ VERDICTS = {
 }
 
 
-def one(**changes):
+def make_verdicts(**changes):
     return {"verdicts": [{"id": "a1", "by": ["k1"], **changes}]}
 
 
 @pytest.mark.parametrize(
     ("value", "violation"),
     [
-        (one(), None),
-        (one(sure=True, words="said"), None),
+        (make_verdicts(), None),
+        (make_verdicts(sure=True, words="said"), None),
         ([], "the reply is a list, not of type object"),
         (None, "the reply is null, not of type object"),
         ({}, "the reply has no `verdicts`"),
         ({"verdicts": []}, "the reply.verdicts has 0 items, not at least 1"),
-        ({"verdicts": [one()["verdicts"][0]] * 3}, "the reply.verdicts has 3 items, not at most 2"),
-        (one(id="a9"), "the reply.verdicts[0].id is 'a9', not one of 'a1', 'a2'"),
-        (one(by=["k1", "k7"]), "the reply.verdicts[0].by[1] is 'k7', not one of 'k1', 'k2'"),
-        (one(by="k1"), "the reply.verdicts[0].by is 'k1', not of type array"),
-        (one(sure="true"), "the reply.verdicts[0].sure is 'true', not of type boolean"),
-        (one(sure=1), "the reply.verdicts[0].sure is 1, not of type boolean"),
-        (one(words=None), "the reply.verdicts[0].words is null, not of type string"),
-        (one(score=1.0), "the reply.verdicts[0] has an unexpected `score`"),
-        ({**one(), "more": 1}, "the reply has an unexpected `more`"),
+        ({"verdicts": [make_verdicts()["verdicts"][0]] * 3}, "the reply.verdicts has 3 items, not at most 2"),
+        (make_verdicts(id="a9"), "the reply.verdicts[0].id is 'a9', not one of 'a1', 'a2'"),
+        (make_verdicts(by=["k1", "k7"]), "the reply.verdicts[0].by[1] is 'k7', not one of 'k1', 'k2'"),
+        (make_verdicts(by="k1"), "the reply.verdicts[0].by is 'k1', not of type array"),
+        (make_verdicts(sure="true"), "the reply.verdicts[0].sure is 'true', not of type boolean"),
+        (make_verdicts(sure=1), "the reply.verdicts[0].sure is 1, not of type boolean"),
+        (make_verdicts(words=None), "the reply.verdicts[0].words is null, not of type string"),
+        (make_verdicts(score=1.0), "the reply.verdicts[0] has an unexpected `score`"),
+        ({**make_verdicts(), "more": 1}, "the reply has an unexpected `more`"),
     ],
 )
 def test_schema_violation_describes_first_violation(value, violation):
@@ -63,7 +63,7 @@ def test_schema_violation_describes_first_violation(value, violation):
 
 
 @pytest.mark.parametrize(
-    ("value", "schema", "good"),
+    ("value", "schema", "is_valid"),
     [
         (True, {"type": "integer"}, False),
         (True, {"enum": [1]}, False),
@@ -78,9 +78,9 @@ def test_schema_violation_describes_first_violation(value, violation):
         ({"a": "1"}, {"type": "object", "additionalProperties": {"type": "integer"}}, False),
     ],
 )
-def test_schema_violation_edge_cases_match_jsonschema(value, schema, good):
-    assert (schema_violation(value, schema) is None) is good
-    assert jsonschema.Draft202012Validator(schema).is_valid(value) is good
+def test_schema_violation_edge_cases_match_jsonschema(value, schema, is_valid):
+    assert (schema_violation(value, schema) is None) is is_valid
+    assert jsonschema.Draft202012Validator(schema).is_valid(value) is is_valid
 
 
 def test_schema_violation_unsupported_keyword_raises():
@@ -92,21 +92,23 @@ def test_schema_violation_truncates_long_value():
     assert len(schema_violation("x" * 1000, {"enum": ["a"]}) or "") < 120
 
 
-leaves = st.one_of(st.none(), st.booleans(), st.integers(-3, 3), st.floats(-3, 3), st.sampled_from(["a1", "k1", "x"]))
+leaf_values = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 3), st.floats(-3, 3), st.sampled_from(["a1", "k1", "x"])
+)
 values = st.recursive(
-    leaves,
+    leaf_values,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.dictionaries(st.sampled_from(["verdicts", "id", "by", "sure", "z"]), inner, max_size=3),
     ),
     max_leaves=8,
 )
-simple = st.one_of(
+simple_schemas = st.one_of(
     st.builds(lambda kind: {"type": kind}, st.sampled_from(["string", "boolean", "integer", "number", "null"])),
-    st.builds(lambda words: {"enum": words}, st.lists(leaves, min_size=1, max_size=3)),
+    st.builds(lambda words: {"enum": words}, st.lists(leaf_values, min_size=1, max_size=3)),
 )
 schemas = st.recursive(
-    simple,
+    simple_schemas,
     lambda inner: st.one_of(
         st.fixed_dictionaries(
             {"type": st.just("array"), "items": inner},

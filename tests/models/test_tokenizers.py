@@ -43,7 +43,7 @@ CORPUS = [
     "the newest ferry is lower than the widest quay",
 ]
 """Short texts with upper case, accents, code and white space."""
-LEARNED = (
+TRAINED_SPECS = (
     "words",
     "words(vocabulary=20, lower=true)",
     "bpe(vocabulary=300)",
@@ -52,95 +52,103 @@ LEARNED = (
     "wordpiece(vocabulary=120, lower=false)",
     "unigram(vocabulary=80)",
 )
-FAMILY = ("bytes", "characters", *LEARNED, "transformers(model=byt5)", "transformers(model=canine)")
-EVERYTHING = ("bytes", "characters", "bpe(vocabulary=300)", "transformers(model=canine)")
+ALL_SPECS = ("bytes", "characters", *TRAINED_SPECS, "transformers(model=byt5)", "transformers(model=canine)")
+REVERSIBLE_SPECS = ("bytes", "characters", "bpe(vocabulary=300)", "transformers(model=canine)")
 """Tokenizers whose pieces decode to the original text."""
-ODD = ["", " ", "a\ud800b", "<unk> [UNK] </s> ⟨?⟩", "日本 👩‍🚀 e\u0301", "\x00\x01\t\r\n", "###x ▁y Ġz \uffff"]
+UNUSUAL_TEXTS = [
+    "",
+    " ",
+    "a\ud800b",
+    "<unk> [UNK] </s> ⟨?⟩",
+    "日本 👩‍🚀 e\u0301",
+    "\x00\x01\t\r\n",
+    "###x ▁y Ġz \uffff",
+]
 
 
-@pytest.fixture(scope="module", params=FAMILY)
-def ready(request):
+@pytest.fixture(scope="module", params=ALL_SPECS)
+def spec_and_tokenizer(request):
     pytest.importorskip("tokenizers")
     if request.param.startswith("transformers"):
         pytest.importorskip("transformers")
     return request.param, open_tokenizer(request.param, CORPUS)
 
 
-class TestEveryTokenizer:
+class TestAllTokenizers:
     @pytest.mark.slow
-    def test_encode_returns_ids_below_vocabulary(self, ready):
-        _, tokenizer = ready
+    def test_encode_returns_ids_below_vocabulary(self, spec_and_tokenizer):
+        _, tokenizer = spec_and_tokenizer
         assert isinstance(tokenizer, Tokenizer)
-        for numbers in tokenizer.encode([*CORPUS, *ODD]):
+        for numbers in tokenizer.encode([*CORPUS, *UNUSUAL_TEXTS]):
             assert all(type(n) is int and 0 <= n < tokenizer.vocabulary for n in numbers)
         assert tokenizer.unknown is None or 0 <= tokenizer.unknown < tokenizer.vocabulary
         assert tokenizer.encode([]) == []
         assert tokenizer.encode([""]) == [[]]
 
-    def test_pieces_are_visible_and_match_encoded_ids(self, ready):
-        _, tokenizer = ready
-        for text in [*CORPUS, *ODD, *PROBE_TEXTS.values()]:
+    def test_pieces_are_visible_and_match_encoded_ids(self, spec_and_tokenizer):
+        _, tokenizer = spec_and_tokenizer
+        for text in [*CORPUS, *UNUSUAL_TEXTS, *PROBE_TEXTS.values()]:
             pieces = tokenizer.pieces(text)
             assert len(pieces) == len(tokenizer.encode([text])[0])
             assert all(piece and piece.isprintable() and not piece.isspace() for piece in pieces)
 
-    def test_encode_is_independent_of_batch(self, ready):
-        _, tokenizer = ready
+    def test_encode_is_independent_of_batch(self, spec_and_tokenizer):
+        _, tokenizer = spec_and_tokenizer
         assert tokenizer.encode(CORPUS) == [tokenizer.encode([text])[0] for text in CORPUS]
 
-    def test_decode_restores_known_text(self, ready):
-        described, tokenizer = ready
+    def test_decode_restores_known_text(self, spec_and_tokenizer):
+        spec, tokenizer = spec_and_tokenizer
         for text in CORPUS:
             (numbers,) = tokenizer.encode([text])
-            back = tokenizer.decode(numbers)
-            if described in EVERYTHING:
-                assert back == text
-            assert tokenizer.encode([back]) == [[n for n in numbers if n != tokenizer.unknown]]
+            decoded = tokenizer.decode(numbers)
+            if spec in REVERSIBLE_SPECS:
+                assert decoded == text
+            assert tokenizer.encode([decoded]) == [[n for n in numbers if n != tokenizer.unknown]]
 
-    def test_restore_tokenizer_encodes_like_original(self, ready):
-        _, tokenizer = ready
+    def test_restore_tokenizer_encodes_like_original(self, spec_and_tokenizer):
+        _, tokenizer = spec_and_tokenizer
         if isinstance(tokenizer, TransformersTokenizer):  # such a tokenizer is opened again from its folder
             assert not hasattr(tokenizer, "kept")
             return
-        again = restore_tokenizer(json.loads(json.dumps(tokenizer.kept())))
-        assert (again.name, again.vocabulary, again.unknown) == (
+        restored = restore_tokenizer(json.loads(json.dumps(tokenizer.kept())))
+        assert (restored.name, restored.vocabulary, restored.unknown) == (
             tokenizer.name,
             tokenizer.vocabulary,
             tokenizer.unknown,
         )
-        assert again.encode([*CORPUS, *ODD]) == tokenizer.encode([*CORPUS, *ODD])
+        assert restored.encode([*CORPUS, *UNUSUAL_TEXTS]) == tokenizer.encode([*CORPUS, *UNUSUAL_TEXTS])
 
 
-@pytest.mark.parametrize("described", LEARNED)
-class TestOneThatLearns:
+@pytest.mark.parametrize("described", TRAINED_SPECS)
+class TestTrainedTokenizers:
     def test_untrained_tokenizer_raises(self, described):
-        learner = open_tokenizer(described)
-        for ask in (
-            lambda: learner.vocabulary,
-            lambda: learner.unknown,
-            lambda: learner.encode(["a"]),
-            lambda: learner.decode([1]),
-            lambda: learner.pieces("a"),
+        tokenizer = open_tokenizer(described)
+        for call in (
+            lambda: tokenizer.vocabulary,
+            lambda: tokenizer.unknown,
+            lambda: tokenizer.encode(["a"]),
+            lambda: tokenizer.decode([1]),
+            lambda: tokenizer.pieces("a"),
         ):
             with pytest.raises(BadInput, match="is not trained"):
-                ask()
+                call()
         with pytest.raises(BadInput, match="no texts to train"):
-            learner.fitted(["", " "])
+            tokenizer.fitted(["", " "])
 
     def test_training_is_independent_of_text_order(self, described):
-        learned = [open_tokenizer(described, texts) for texts in (CORPUS, CORPUS, CORPUS[::-1])]
-        assert len({one.name for one in learned}) == 1
-        assert learned[0].encode(CORPUS) == learned[2].encode(CORPUS)
+        tokenizers = [open_tokenizer(described, texts) for texts in (CORPUS, CORPUS, CORPUS[::-1])]
+        assert len({tokenizer.name for tokenizer in tokenizers}) == 1
+        assert tokenizers[0].encode(CORPUS) == tokenizers[2].encode(CORPUS)
 
     def test_trained_vocabulary_stays_within_limit(self, described):
-        most = re.search(r"vocabulary=(\d+)", described)
+        match = re.search(r"vocabulary=(\d+)", described)
         tokenizer = open_tokenizer(described, CORPUS)
-        assert tokenizer.vocabulary <= (int(most[1]) if most else 30_000)
+        assert tokenizer.vocabulary <= (int(match[1]) if match else 30_000)
 
     def test_encode_unknown_token_name_in_text_is_plain_text(self, described):
         tokenizer = open_tokenizer(described, [*CORPUS, "a <unk> and an [UNK] in it"])
-        held = "vocabulary=20" not in described  # a vocabulary of 20 words lacks these
-        assert (tokenizer.unknown not in tokenizer.encode(["a <unk> and an [UNK]"])[0]) is held
+        is_covered = "vocabulary=20" not in described  # a vocabulary of 20 words lacks these
+        assert (tokenizer.unknown not in tokenizer.encode(["a <unk> and an [UNK]"])[0]) is is_covered
 
 
 # Byte-pair encoding
@@ -150,76 +158,76 @@ GPT2 = re.compile(r"'(?:s|t|re|ve|m|ll|d)| ?[^\W\d_]+| ?\d+| ?(?:[^\s\w]|_)+|\s+
 """Regular expression of Python's `re` that splits texts of letters, digits and marks like the library."""
 
 
-def plain_bpe(texts: list[str], merges: int, least: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
+def train_plain_bpe(texts: list[str], merges: int, min_count: int) -> tuple[dict[str, int], list[tuple[str, str]]]:
     """Train byte-pair encoding and return ids by piece and the merges; all pairs are recounted after each merge."""
     letters = {byte: letter for letter, byte in byte_letters().items()}
     words = Counter(tuple(letters[b] for b in word.encode()) for text in texts for word in GPT2.findall(text))
     numbers = {letter: n for n, letter in enumerate(sorted(letters.values()))}
-    made: list[tuple[str, str]] = []
-    while len(made) < merges:
+    merge_list: list[tuple[str, str]] = []
+    while len(merge_list) < merges:
         pairs: Counter[tuple[str, str]] = Counter()
-        for word, times in words.items():
+        for word, occurrences in words.items():
             for pair in pairwise(word):
-                pairs[pair] += times
+                pairs[pair] += occurrences
         best = max(pairs, key=lambda pair: (pairs[pair], -numbers[pair[0]], -numbers[pair[1]]), default=None)
-        if best is None or pairs[best] < least:
+        if best is None or pairs[best] < min_count:
             break
-        made.append(best)
+        merge_list.append(best)
         numbers.setdefault("".join(best), len(numbers))
         merged: Counter[tuple[str, ...]] = Counter()
-        for word, times in words.items():
-            merged[tuple(joined(list(word), best))] += times
+        for word, occurrences in words.items():
+            merged[tuple(merge_pair(list(word), best))] += occurrences
         words = merged
-    return numbers, made
+    return numbers, merge_list
 
 
-def joined(word: list[str], pair: tuple[str, str]) -> list[str]:
-    out: list[str] = []
+def merge_pair(word: list[str], pair: tuple[str, str]) -> list[str]:
+    merged: list[str] = []
     while word:
         if tuple(word[:2]) == pair:
-            out.append("".join(word[:2]))
+            merged.append("".join(word[:2]))
             word = word[2:]
         else:
-            out.append(word[0])
+            merged.append(word[0])
             word = word[1:]
-    return out
+    return merged
 
 
-def plain_cut(text: str, ranks: dict[tuple[str, str], int]) -> list[str]:
+def split_plain_bpe(text: str, ranks: dict[tuple[str, str], int]) -> list[str]:
     """Split a text into pieces: in each word, apply the earliest learned merge until none applies."""
     letters = {byte: letter for letter, byte in byte_letters().items()}
-    found: list[str] = []
+    all_pieces: list[str] = []
     for word in GPT2.findall(text):
         pieces = [letters[b] for b in word.encode()]
-        while known := [pair for pair in pairwise(pieces) if pair in ranks]:
-            pieces = joined(pieces, min(known, key=ranks.__getitem__))
-        found += pieces
-    return found
+        while mergeable := [pair for pair in pairwise(pieces) if pair in ranks]:
+            pieces = merge_pair(pieces, min(mergeable, key=ranks.__getitem__))
+        all_pieces += pieces
+    return all_pieces
 
 
 @pytest.mark.parametrize(("merges", "least"), [(40, 1), (40, 2), (500, 2), (500, 3)])
 def test_bpe_training_matches_plain_implementation(merges, least):
-    numbers, made = plain_bpe(CORPUS, merges, least)
-    learned = json.loads(open_tokenizer(f"bpe(vocabulary={256 + merges}, least={least})", CORPUS).library.to_str())[
+    numbers, merge_list = train_plain_bpe(CORPUS, merges, least)
+    model = json.loads(open_tokenizer(f"bpe(vocabulary={256 + merges}, least={least})", CORPUS).library.to_str())[
         "model"
     ]
-    assert [tuple(pair) for pair in learned["merges"]] == made
-    assert learned["vocab"] == numbers
-    assert len(made) == merges or least > 1, "it ends where no pair comes often enough"
+    assert [tuple(pair) for pair in model["merges"]] == merge_list
+    assert model["vocab"] == numbers
+    assert len(merge_list) == merges or least > 1, "training must end if no pair is frequent enough"
 
 
 def test_bpe_encode_matches_plain_implementation():
-    numbers, made = plain_bpe(CORPUS, 120, 2)
-    ranks = {pair: rank for rank, pair in enumerate(made)}
+    numbers, merge_list = train_plain_bpe(CORPUS, 120, 2)
+    ranks = {pair: rank for rank, pair in enumerate(merge_list)}
     tokenizer = open_tokenizer("bpe(vocabulary=376)", CORPUS)
     for text in [*CORPUS, "lowerlowestnewer thethethe", "ferries: 12 knots", "naïve Straße"]:
-        assert tokenizer.encode([text])[0] == [numbers[piece] for piece in plain_cut(text, ranks)]
+        assert tokenizer.encode([text])[0] == [numbers[piece] for piece in split_plain_bpe(text, ranks)]
 
 
 def test_bpe_encode_follows_merge_order_not_leftmost_match():
     tokenizer = open_tokenizer("bpe(vocabulary=258, least=3)", ["bc", "bc", "bc", "bc", "ab", "ab", "ab"])
     assert tokenizer.pieces("ab") == ["ab"]
-    assert tokenizer.pieces("abc") == ["a", "bc"], "`bc` was merged before `ab`; read from the left it would be ab|c"
+    assert tokenizer.pieces("abc") == ["a", "bc"], "`bc` was merged before `ab`; from left to right it would be ab|c"
 
 
 def test_bpe_characters_unseen_letters_are_unknown():
@@ -231,11 +239,11 @@ def test_bpe_characters_unseen_letters_are_unknown():
 
 
 def test_bpe_characters_small_vocabulary_keeps_most_frequent():
-    few = open_tokenizer("bpe(vocabulary=12, kind=characters)", CORPUS)
-    by_times = Counter("".join(CORPUS))
-    known = {letter for letter in by_times if few.unknown not in few.encode([letter])[0]}
+    tokenizer = open_tokenizer("bpe(vocabulary=12, kind=characters)", CORPUS)
+    counts = Counter("".join(CORPUS))
+    known = {letter for letter in counts if tokenizer.unknown not in tokenizer.encode([letter])[0]}
     assert len(known) == 10
-    assert min(by_times[letter] for letter in known) >= max(by_times[one] for one in set(by_times) - known)
+    assert min(counts[letter] for letter in known) >= max(counts[one] for one in set(counts) - known)
 
 
 # Other tokenizers
@@ -245,27 +253,27 @@ def test_wordpiece_encode_matches_longest_piece():
     tokenizer = open_tokenizer("wordpiece(vocabulary=160)", CORPUS)
     known = json.loads(tokenizer.library.to_str())["model"]["vocab"]
 
-    def cut(word: str) -> list[int]:
-        out, at = [], 0
-        while at < len(word):
-            ends = (e for e in range(len(word), at, -1) if ("##" if at else "") + word[at:e] in known)
+    def split_word(word: str) -> list[int]:
+        out, start = [], 0
+        while start < len(word):
+            ends = (e for e in range(len(word), start, -1) if ("##" if start else "") + word[start:e] in known)
             end = next(ends, None)
             if end is None:
                 return [known["[UNK]"]]
-            out.append(known[("##" if at else "") + word[at:end]])
-            at = end
+            out.append(known[("##" if start else "") + word[start:end]])
+            start = end
         return out
 
     for text in ["the ferry leaves the newest quay", "lowest wider unlowered zzz", "quayquay 日本"]:
-        words = [c for word in text.split() for c in (word if not word.isascii() else [word])]
-        assert tokenizer.encode([text])[0] == [n for word in words for n in cut(word)]
+        words = [part for word in text.split() for part in (word if not word.isascii() else [word])]
+        assert tokenizer.encode([text])[0] == [n for word in words for n in split_word(word)]
 
 
 def test_unigram_encode_finds_most_likely_pieces():
     tokenizer = open_tokenizer("unigram(vocabulary=80)", CORPUS)
     scores = dict(map(tuple, json.loads(tokenizer.library.to_str())["model"]["vocab"]))
 
-    def best(word: str) -> float:
+    def find_best_score(word: str) -> float:
         so_far = [0.0] + [-math.inf] * len(word)
         for end in range(1, len(word) + 1):
             for start in range(end):
@@ -274,34 +282,34 @@ def test_unigram_encode_finds_most_likely_pieces():
         return so_far[-1]
 
     for word in ["ferry", "lowest", "newest", "wider", "leaves", "ferryman"]:
-        found = tokenizer.library.encode(word, add_special_tokens=False).tokens
-        assert "".join(found) == f"▁{word}"
-        assert math.isclose(sum(scores[piece] for piece in found), best(f"▁{word}"), abs_tol=1e-9)
+        pieces = tokenizer.library.encode(word, add_special_tokens=False).tokens
+        assert "".join(pieces) == f"▁{word}"
+        assert math.isclose(sum(scores[piece] for piece in pieces), find_best_score(f"▁{word}"), abs_tol=1e-9)
 
 
 def test_unigram_text_sample_is_independent_of_order():
     texts = [*CORPUS, *CORPUS]
     half = f"unigram(vocabulary=60, characters={sum(map(len, texts)) // 2 + 1})"
-    once = open_tokenizer("unigram(vocabulary=60)", CORPUS).name
+    expected = open_tokenizer("unigram(vocabulary=60)", CORPUS).name
     # Each text is in the list twice, so every second text in the order of hashes is each text once.
-    assert open_tokenizer(half, texts).name == once
-    assert open_tokenizer(half, sorted(texts)).name == once
-    many = [f"{text} {n}" for n in range(20) for text in CORPUS]
+    assert open_tokenizer(half, texts).name == expected
+    assert open_tokenizer(half, sorted(texts)).name == expected
+    numbered_texts = [f"{text} {n}" for n in range(20) for text in CORPUS]
     assert (
-        open_tokenizer("unigram(vocabulary=60, characters=2000)", many).name
-        == open_tokenizer("unigram(vocabulary=60, characters=2000)", many[::-1]).name
-        != open_tokenizer("unigram(vocabulary=60)", many).name
+        open_tokenizer("unigram(vocabulary=60, characters=2000)", numbered_texts).name
+        == open_tokenizer("unigram(vocabulary=60, characters=2000)", numbered_texts[::-1]).name
+        != open_tokenizer("unigram(vocabulary=60)", numbered_texts).name
     )
 
 
 def test_sort_pieces_orders_appended_letters_despite_score_ties():
     library = import_tokenizers()
-    made = [
+    tokenizers = [
         library.Tokenizer(library.models.Unigram([("?", 0.0), ("ab", -1.0), ("q", -6.0), *added], unk_id=0))
         for added in ([("x", -6.0), ("v", -5.9999)], [("v", -6.0), ("x", -5.9999)])
     ]
-    first, other = (json.loads(_sort_pieces(one).to_str())["model"]["vocab"] for one in made)
-    assert first == other
+    first, second = (json.loads(_sort_pieces(tokenizer).to_str())["model"]["vocab"] for tokenizer in tokenizers)
+    assert first == second
     assert sorted(score for _, score in first) == [-6.0, -6.0, -5.9999, -1.0, 0.0]
 
 
@@ -314,23 +322,27 @@ def test_words_tokenizer_keeps_most_frequent_words():
 
 
 def test_byte_tokenizer_matches_byt5():
-    theirs = pytest.importorskip("transformers").ByT5Tokenizer()
-    ours = open_tokenizer("bytes")
-    assert ours.vocabulary == len(theirs) == 384
+    library_tokenizer = pytest.importorskip("transformers").ByT5Tokenizer()
+    tokenizer = open_tokenizer("bytes")
+    assert tokenizer.vocabulary == len(library_tokenizer) == 384
     texts = [*CORPUS, "日本 👩‍🚀 e\u0301"]
-    assert ours.encode(texts) == theirs(texts, add_special_tokens=False)["input_ids"]
-    assert ours.marks == theirs.num_special_tokens_to_add(pair=False)
-    assert open_tokenizer("transformers(model=google/byt5-small)").pieces("é") == ours.pieces("é") == ["\\xc3", "\\xa9"]
+    assert tokenizer.encode(texts) == library_tokenizer(texts, add_special_tokens=False)["input_ids"]
+    assert tokenizer.marks == library_tokenizer.num_special_tokens_to_add(pair=False)
+    assert (
+        open_tokenizer("transformers(model=google/byt5-small)").pieces("é")
+        == tokenizer.pieces("é")
+        == ["\\xc3", "\\xa9"]
+    )
 
 
 @pytest.mark.slow
 def test_character_tokenizer_matches_canine():
-    theirs = pytest.importorskip("transformers").CanineTokenizer()
-    ours = open_tokenizer("characters")
-    assert ours.vocabulary == theirs.vocab_size == 1_114_112
+    library_tokenizer = pytest.importorskip("transformers").CanineTokenizer()
+    tokenizer = open_tokenizer("characters")
+    assert tokenizer.vocabulary == library_tokenizer.vocab_size == 1_114_112
     texts = [*CORPUS, "日本 👩‍🚀 e\u0301"]
-    assert ours.encode(texts) == theirs(texts, add_special_tokens=False)["input_ids"]
-    assert ours.marks == theirs.num_special_tokens_to_add(pair=False)
+    assert tokenizer.encode(texts) == library_tokenizer(texts, add_special_tokens=False)["input_ids"]
+    assert tokenizer.marks == library_tokenizer.num_special_tokens_to_add(pair=False)
 
 
 @pytest.fixture(scope="module")
@@ -370,21 +382,21 @@ def model_folder(tmp_path_factory):
 
 
 def test_file_folder_and_transformers_tokenizers_are_equal(model_folder):
-    described = (
+    specs = (
         f"file(path={model_folder})",
         f"file(path={model_folder / 'tokenizer.json'})",
         f"transformers(model={model_folder})",
     )
-    opened = [open_tokenizer(one) for one in described]
-    for one in opened:
-        assert one.pieces("The ferry leaves Oslo.") == ["the", "fer", "##ry", "leaves", "⟨?⟩", "."]
-        assert (one.vocabulary, one.unknown, one.limit, one.marks) == (11, 1, 16, 2)
-    assert [one.name.partition("-")[0] for one in opened] == ["tiny", "tokenizer.json", "tiny"]
+    tokenizers = [open_tokenizer(item) for item in specs]
+    for item in tokenizers:
+        assert item.pieces("The ferry leaves Oslo.") == ["the", "fer", "##ry", "leaves", "⟨?⟩", "."]
+        assert (item.vocabulary, item.unknown, item.limit, item.marks) == (11, 1, 16, 2)
+    assert [item.name.partition("-")[0] for item in tokenizers] == ["tiny", "tokenizer.json", "tiny"]
     assert open_tokenizer(f"file(path={model_folder}, limit=8)").limit == 8
 
 
 @pytest.fixture
-def twins(tmp_path):
+def equal_name_specs(tmp_path):
     """Save two different tokenizers in folders of equal name, and return their specs."""
     transformers = pytest.importorskip("transformers")
     folders = [tmp_path / parent / "tok" for parent in ("a", "b")]
@@ -394,15 +406,15 @@ def twins(tmp_path):
     return [f"transformers(model={folder})" for folder in folders]
 
 
-def test_transformers_tokenizers_same_folder_name_are_distinct(twins):
-    one, other = (open_tokenizer(described) for described in twins)
-    assert one.name.startswith("tok-")
-    assert other.name.startswith("tok-")
-    assert one.name != other.name
-    assert open_tokenizer(twins[0]).name == one.name
-    found = compare_tokenizers(CORPUS, twins)
-    assert [row.vocabulary for row in found.tokenizers] == [270, 300]
-    assert found.notes == []
+def test_transformers_tokenizers_same_folder_name_are_distinct(equal_name_specs):
+    first, second = (open_tokenizer(spec) for spec in equal_name_specs)
+    assert first.name.startswith("tok-")
+    assert second.name.startswith("tok-")
+    assert first.name != second.name
+    assert open_tokenizer(equal_name_specs[0]).name == first.name
+    study = compare_tokenizers(CORPUS, equal_name_specs)
+    assert [row.vocabulary for row in study.tokenizers] == [270, 300]
+    assert study.notes == []
 
 
 def test_transformers_tokenizer_name_depends_on_vocabulary():
@@ -415,24 +427,24 @@ def test_transformers_tokenizer_name_depends_on_vocabulary():
 def test_counter_from_file_includes_special_tokens(model_folder):
     from ragauge.knowledge.lint.checks_texts import counter_from_file
 
-    found = counter_from_file(model_folder, None)
-    assert (found.name, found.limit) == ("tiny-bert", 16)
-    assert found.counts(["The ferry leaves.", ""]) == [7, 2]
+    counter = counter_from_file(model_folder, None)
+    assert (counter.name, counter.limit) == ("tiny-bert", 16)
+    assert counter.counts(["The ferry leaves.", ""]) == [7, 2]
 
 
 def test_huggingface_tokenizer_around_keeps_library_object_unchanged():
     library = import_tokenizers()
-    theirs = library.Tokenizer(library.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
-    theirs.pre_tokenizer = library.pre_tokenizers.Whitespace()
-    theirs.enable_truncation(2)
-    ours = HuggingFaceTokenizer.around(theirs, "mine", limit=2)
-    assert ours.encode(["a b a b a"]) == [[0, 1, 0, 1, 0]]
-    assert theirs.truncation["max_length"] == 2
-    assert len(theirs.encode("a b a b a").ids) == 2
+    library_tokenizer = library.Tokenizer(library.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    library_tokenizer.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    library_tokenizer.enable_truncation(2)
+    tokenizer = HuggingFaceTokenizer.around(library_tokenizer, "mine", limit=2)
+    assert tokenizer.encode(["a b a b a"]) == [[0, 1, 0, 1, 0]]
+    assert library_tokenizer.truncation["max_length"] == 2
+    assert len(library_tokenizer.encode("a b a b a").ids) == 2
 
 
 @pytest.mark.parametrize(
-    ("described", "error", "said"),
+    ("spec", "error", "message"),
     [
         ("bpe(vocabulary=100)", BadInput, "too small"),
         ("bpe(kind=letters)", BadInput, "bytes or characters"),
@@ -447,13 +459,13 @@ def test_huggingface_tokenizer_around_keeps_library_object_unchanged():
         (42, BadInput, "is not a tokenizer"),
     ],
 )
-def test_open_tokenizer_invalid_spec_raises(described, error, said, monkeypatch):
+def test_open_tokenizer_invalid_spec_raises(spec, error, message, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    if "transformers" in str(described):
+    if "transformers" in str(spec):
         pytest.importorskip("transformers")
-    with pytest.raises(error) as told:
-        open_tokenizer(described)
-    assert said in str(told.value)
+    with pytest.raises(error) as caught:
+        open_tokenizer(spec)
+    assert message in str(caught.value)
 
 
 def test_open_tokenizer_invalid_file_raises_with_file_name(tmp_path):
@@ -470,7 +482,7 @@ def test_open_tokenizer_by_embedder_name_returns_its_tokenizer():
     assert short.pieces("unquayable") == ["un", "##quay", "##able"]
 
 
-class Reader:
+class PromptEmbedder:
     """Embedder that puts a prompt before every text and counts it towards its limit."""
 
     name, limit = "reader", 8
@@ -484,56 +496,52 @@ class Reader:
 
 
 def test_count_tokens_uses_token_count_of_embedder():
-    bare, prompted = (EmbedderTokenizer(Reader(prompt)) for prompt in ("", "q: "))
+    plain, prompted = (EmbedderTokenizer(PromptEmbedder(prompt)) for prompt in ("", "q: "))
     texts = ["to be", "to be or", "to be or not"]
-    assert bare.marks == 1, "as its tokenizer has it, since nobody says otherwise"
-    found = count_tokens(bare, texts, probes=False)
-    assert (found.truncated, found.truncated_tokens) == (1, 4), (
-        "8 bytes are no more than 8: the mark does not count here"
-    )
+    assert plain.marks == 1, "the default must be the marks of its tokenizer"
+    found = count_tokens(plain, texts, probes=False)
+    assert (found.truncated, found.truncated_tokens) == (1, 4), "a text of 8 bytes must fit: the mark does not count"
     found = count_tokens(prompted, texts, probes=False)
     assert (found.truncated, found.truncated_tokens) == (2, 3 + 7)
     assert count_tokens(prompted, texts, token_limit=12, probes=False).truncated_tokens == 3
-    assert count_tokens(prompted, texts, marks=1, probes=False).truncated_tokens == 1 + 5, (
-        "unless somebody says what counts"
-    )
-    rows = compare_tokenizers(texts, {"bare": bare, "prompted": prompted}).tokenizers
+    assert count_tokens(prompted, texts, marks=1, probes=False).truncated_tokens == 1 + 5, "given marks must count"
+    rows = compare_tokenizers(texts, {"bare": plain, "prompted": prompted}).tokenizers
     assert [row.truncated for row in rows] == [1, 2]
 
 
 def test_embedder_tokenizer_without_limit_ignores_tokenizer_limit():
-    class Whole(Reader):
+    class UnlimitedEmbedder(PromptEmbedder):
         limit = None
 
-    whole = Whole("")
-    whole.tokenizer.limit = 4
+    embedder = UnlimitedEmbedder("")
+    embedder.tokenizer.limit = 4
     assert (
-        EmbedderTokenizer(whole).limit,
-        count_tokens(EmbedderTokenizer(whole), ["to be"], probes=False).truncated,
+        EmbedderTokenizer(embedder).limit,
+        count_tokens(EmbedderTokenizer(embedder), ["to be"], probes=False).truncated,
     ) == (None, 0)
 
 
 def test_pieces_of_partial_character_are_shown_as_bytes(byte_pieces):
     assert byte_pieces.pieces("日") == ["\\xe6", "\\x97", "\\xa5"]
-    assert [show_invisible(one) for one in (" a", "\n", "\u0301", "\u200d")] == ["␣a", "↵", "◌\u0301", "\\u200d"]
+    assert [show_invisible(piece) for piece in (" a", "\n", "\u0301", "\u200d")] == ["␣a", "↵", "◌\u0301", "\\u200d"]
 
 
 # Counting
 
 
-def recounted(tokenizer: Tokenizer, texts: list[str], limit: int, marks: int) -> dict[str, object]:
+def count_in_loop(tokenizer: Tokenizer, texts: list[str], limit: int, marks: int) -> dict[str, object]:
     """Compute all counts in a plain loop."""
-    used, lengths, unknown, unknown_documents, tokens = set(), [], 0, 0, 0
+    used_ids, lengths, unknown, unknown_documents, tokens = set(), [], 0, 0, 0
     for text in texts:
         (numbers,) = tokenizer.encode([text])
-        used.update(numbers)
+        used_ids.update(numbers)
         lengths.append(len(numbers))
         tokens += len(numbers)
-        mine = sum(n == tokenizer.unknown for n in numbers)
-        unknown += mine
-        unknown_documents += mine > 0
+        n_unknown = sum(n == tokenizer.unknown for n in numbers)
+        unknown += n_unknown
+        unknown_documents += n_unknown > 0
     return {
-        "used": len(used),
+        "used": len(used_ids),
         "documents": len(texts),
         "tokens": tokens,
         "words": sum(len(text.split()) for text in texts),
@@ -548,11 +556,11 @@ def recounted(tokenizer: Tokenizer, texts: list[str], limit: int, marks: int) ->
     }
 
 
-def test_count_tokens_figures_match_plain_loop(ready):
-    _, tokenizer = ready
+def test_count_tokens_figures_match_plain_loop(spec_and_tokenizer):
+    _, tokenizer = spec_and_tokenizer
     texts = [*CORPUS, "日本 and the café", "", "ferry"] * 3
     found = count_tokens(tokenizer, texts, token_limit=20, marks=2)
-    expected = recounted(tokenizer, texts, 20, 2)
+    expected = count_in_loop(tokenizer, texts, 20, 2)
     mean, median, most = expected.pop("per_document")
     assert {name: getattr(found, name) for name in expected} == expected
     assert math.isclose(found.per_document["mean"], mean)
@@ -563,24 +571,26 @@ def test_count_tokens_figures_match_plain_loop(ready):
     assert math.isclose(found.compression * found.per_byte, 1)
 
 
-def test_count_tokens_longest_words_match_plain_count(ready):
-    _, tokenizer = ready
+def test_count_tokens_longest_words_match_plain_count(spec_and_tokenizer):
+    _, tokenizer = spec_and_tokenizer
     found = count_tokens(tokenizer, CORPUS, probes=False).longest
-    times = Counter(word for text in CORPUS for word in text.split())
-    pieces = {word: len(tokenizer.encode([word])[0]) for word in times}
-    order = sorted(times, key=lambda word: (-pieces[word], -times[word], word))[:10]
-    assert [(one.word, one.tokens, one.occurrences) for one in found] == [(w, pieces[w], times[w]) for w in order]
+    occurrences = Counter(word for text in CORPUS for word in text.split())
+    pieces = {word: len(tokenizer.encode([word])[0]) for word in occurrences}
+    order = sorted(occurrences, key=lambda word: (-pieces[word], -occurrences[word], word))[:10]
+    assert [(entry.word, entry.tokens, entry.occurrences) for entry in found] == [
+        (w, pieces[w], occurrences[w]) for w in order
+    ]
 
 
 def test_count_tokens_counts_all_batches():
     texts = [f"ferry {n} leaves" for n in range(1500)]
     found = count_tokens(open_tokenizer("bytes"), texts, probes=False)
     assert (found.documents, found.tokens) == (1500, sum(map(len, texts)))
-    heard: list[tuple[int, int]] = []
+    steps: list[tuple[int, int]] = []
     count_tokens(
-        open_tokenizer("bytes"), texts, probes=False, progress=lambda step: heard.append((step.done, step.total))
+        open_tokenizer("bytes"), texts, probes=False, progress=lambda step: steps.append((step.done, step.total))
     )
-    assert heard[-1] == (1500, 1500)
+    assert steps[-1] == (1500, 1500)
 
 
 def test_count_tokens_collapsed_whitespace_is_not_lossless():
@@ -588,7 +598,7 @@ def test_count_tokens_collapsed_whitespace_is_not_lossless():
     found = count_tokens(tokenizer, ["the  quay"], probes=False)
     assert found.lossless is False
     assert found.first_change == "the␣␣quay is restored as the␣quay"
-    assert (found.characters, found.bytes) == (9, 9), "the text as it was, with both blanks"
+    assert (found.characters, found.bytes) == (9, 9), "the original text must be counted, with both spaces"
 
 
 def test_count_corpus_text_includes_titles_and_replaces_surrogates():
@@ -605,7 +615,7 @@ def test_count_tokens_empty_corpus_has_undefined_figures():
     assert math.isnan(found.unknown_rate)
 
 
-class Wild:
+class InvalidIdTokenizer:
     """Tokenizer that returns a token id outside its vocabulary."""
 
     name, vocabulary, unknown = "wild", 3, None
@@ -622,9 +632,9 @@ class Wild:
 
 def test_count_tokens_invalid_token_or_limit_raises():
     with pytest.raises(BackendFailed, match="returned the token 7, but its vocabulary has 3"):
-        count_tokens(Wild(), ["a"])
-    found = compare_tokenizers(["a"], ["bytes", Wild()])
-    assert [row.tokenizer for row in found.tokenizers] == ["bytes"], "it does not take the others with it"
+        count_tokens(InvalidIdTokenizer(), ["a"])
+    found = compare_tokenizers(["a"], ["bytes", InvalidIdTokenizer()])
+    assert [row.tokenizer for row in found.tokenizers] == ["bytes"], "other tokenizers must be unaffected"
     assert "returned the token 7" in found.failures["wild"]
     with pytest.raises(BadInput, match="token_limit must be at least 1, got 0"):
         count_tokens(open_tokenizer("bytes"), ["a"], token_limit=0)
@@ -632,19 +642,19 @@ def test_count_tokens_invalid_token_or_limit_raises():
 
 def test_compare_tokenizers_accepts_gaps_in_token_ids(tmp_path):
     library = import_tokenizers()
-    made = library.Tokenizer(library.models.WordLevel({"a": 0, "b": 1, "zz": 50}, unk_token="a"))
-    made.pre_tokenizer = library.pre_tokenizers.Whitespace()
-    made.save(str(tmp_path / "hole.json"))
+    library_tokenizer = library.Tokenizer(library.models.WordLevel({"a": 0, "b": 1, "zz": 50}, unk_token="a"))
+    library_tokenizer.pre_tokenizer = library.pre_tokenizers.Whitespace()
+    library_tokenizer.save(str(tmp_path / "hole.json"))
     found = compare_tokenizers(["a b zz", "b a"], ["bytes", f"file(path={tmp_path / 'hole.json'})"]).tokenizers[1]
     assert (found.vocabulary, found.used, found.tokens) == (51, 3, 5)
 
 
 def test_count_tokens_probes_cover_all_kinds_and_count_unknown():
     found = count_tokens(open_tokenizer("words", CORPUS), CORPUS)
-    assert [one.kind for one in found.probes] == list(PROBE_TEXTS)
-    for one in found.probes:
-        assert one.unknown == one.pieces.count("⟨?⟩")
-    assert sum(one.unknown for one in found.probes) > 10
+    assert [probe.kind for probe in found.probes] == list(PROBE_TEXTS)
+    for probe in found.probes:
+        assert probe.unknown == probe.pieces.count("⟨?⟩")
+    assert sum(probe.unknown for probe in found.probes) > 10
 
 
 # Comparison
@@ -659,9 +669,9 @@ MANY = [
 def test_compare_tokenizers_trained_is_counted_on_held_out_documents():
     found = compare_tokenizers(MANY, ["bytes", "words", "bpe(vocabulary=300)"])
     assert found.documents == 90
-    assert {one.documents for one in found.tokenizers} == {9}
-    assert [one.trained_on for one in found.tokenizers] == ["", *["81 other documents of documents"] * 2]
-    assert found.tokenizers[1].unknown >= 9, "each has a ticket that no other document has"
+    assert {row.documents for row in found.tokenizers} == {9}
+    assert [row.trained_on for row in found.tokenizers] == ["", *["81 other documents of documents"] * 2]
+    assert found.tokenizers[1].unknown >= 9, "each document has a unique ticket"
     assert math.isnan(found.tokenizers[0].train_seconds)
     assert found.tokenizers[2].train_seconds > 0
     assert compare_tokenizers(MANY, ["words"], seed=1).tokenizers[0].bytes != found.tokenizers[1].bytes
@@ -670,7 +680,7 @@ def test_compare_tokenizers_trained_is_counted_on_held_out_documents():
 
 def test_compare_tokenizers_without_held_out_adds_note():
     found = compare_tokenizers(MANY, ["words", "bytes"], held_out=0)
-    assert {one.documents for one in found.tokenizers} == {90}
+    assert {row.documents for row in found.tokenizers} == {90}
     assert found.tokenizers[0].unknown == 0
     assert found.tokenizers[0].trained_on == "these documents"
     assert "look better than on new ones" in found.notes[0]
@@ -711,12 +721,12 @@ def test_compare_tokenizers_accepts_part_and_named_objects():
     )
     assert (whole, text, title) == (16 + 17, 8 + 9, 7 + 7)
     found = compare_tokenizers(["ab"], {"mine": open_tokenizer("bytes"), "theirs": "characters"}, token_limit=2)
-    assert [(one.tokenizer, one.limit, one.truncated) for one in found.tokenizers] == [("mine", 2, 1), ("theirs", 2, 1)]
+    assert [(row.tokenizer, row.limit, row.truncated) for row in found.tokenizers] == [("mine", 2, 1), ("theirs", 2, 1)]
 
 
 def test_compare_tokenizers_accepts_spec_with_name_prefix():
     found = compare_tokenizers(["ab", "cd"], ["mine=bytes", "words", "short = bpe(vocabulary=300)"], held_out=0.5)
-    assert [one.tokenizer for one in found.tokenizers] == ["mine", "words", "short"]
+    assert [row.tokenizer for row in found.tokenizers] == ["mine", "words", "short"]
     assert found.tokenizers[1].trained_on == "1 other document of documents"
 
 
@@ -727,7 +737,7 @@ def test_compare_tokenizers_invalid_corpus_raises(corpus):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         ({"part": "body"}, "choose one of whole, text, title"),
         ({"held_out": 1.0}, "held_out must be at least 0 and below 1, got 1"),
@@ -742,19 +752,19 @@ def test_compare_tokenizers_invalid_corpus_raises(corpus):
         ({"tokenizers": "lm"}, "name its tokenizer, bpe(vocabulary=4000)"),
     ],
 )
-def test_compare_tokenizers_invalid_arguments_raise(given, said):
+def test_compare_tokenizers_invalid_arguments_raise(given, message):
     if "lm" in str(given):
         pytest.importorskip("torch")
-    with pytest.raises((BadInput, UnknownName)) as told:
+    with pytest.raises((BadInput, UnknownName)) as caught:
         compare_tokenizers(CORPUS, **given)
-    assert said in str(told.value)
+    assert message in str(caught.value)
 
 
 def test_compare_tokenizers_unavailable_tokenizer_is_reported(monkeypatch):
     pytest.importorskip("transformers")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     found = compare_tokenizers(CORPUS, ["bytes", "transformers(model=nowhere/at-all)"])
-    assert [one.tokenizer for one in found.tokenizers] == ["bytes"]
+    assert [row.tokenizer for row in found.tokenizers] == ["bytes"]
     assert "was not found: it is not a local folder" in found.failures["transformers(model=nowhere/at-all)"]
     with pytest.raises(BackendFailed):
         compare_tokenizers(CORPUS, ["transformers(model=nowhere/at-all)"])
@@ -764,54 +774,54 @@ def test_compare_tokenizers_unavailable_tokenizer_is_reported(monkeypatch):
 def test_compare_tokenizers_pydocs_matches_byte_and_character_counts():
     data = ragauge.load("pydocs")
     found = compare_tokenizers(data, ["bytes", "characters"]).tokenizers
-    texts = [one.whole for one in data.documents]
+    texts = [item.whole for item in data.documents]
     assert found[0].tokens == found[0].bytes == sum(len(text.encode()) for text in texts)
     assert found[1].tokens == found[1].characters == sum(map(len, texts))
-    assert all(one.lossless for one in found)
+    assert all(item.lossless for item in found)
 
 
 # Reports and files
 
 
 @pytest.fixture(scope="module")
-def found() -> TokenizerStudy:
+def study() -> TokenizerStudy:
     return compare_tokenizers(
         MANY, ["bytes", "words", "bpe(vocabulary=300)", "wordpiece(vocabulary=100)"], probes=["|a  b|"]
     )
 
 
-def test_tokenizer_study_json_round_trip(found, tmp_path):
+def test_tokenizer_study_json_round_trip(study, tmp_path):
     file = tmp_path / "tokenizers.json"
-    registry.write_results([found], [str(file)])
-    (back,) = registry.read_results(file)
-    assert to_json(back) == to_json(found)
-    assert back.tokenizers[1].per_word == found.tokenizers[1].per_word
+    registry.write_results([study], [str(file)])
+    (restored,) = registry.read_results(file)
+    assert to_json(restored) == to_json(study)
+    assert restored.tokenizers[1].per_word == study.tokenizers[1].per_word
     assert "NaN" not in file.read_text()
 
 
 def test_summarise_tokenizers_ties_are_named_equal():
-    one = TokenizerStats("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
-    other, worse = replace(one, tokenizer="letters"), replace(one, tokenizer="long", tokens=20)
-    equal = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [one, other]))
+    row = TokenizerStats("bytes", 384, 5, 2, 10, 2, 10, 10, {"mean": 5.0}, lossless=True)
+    equal_row, longer_row = replace(row, tokenizer="letters"), replace(row, tokenizer="long", tokens=20)
+    equal = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [row, equal_row]))
     assert equal == (
         "Among the lossless tokenizers, bytes and letters need the same number of tokens: "
         "5.0 tokens per document, 1.00 bytes per token."
     )
-    first = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [one, other, worse]))
+    first = tokenizer_report.summarise_tokenizers(TokenizerStudy("docs", 2, [row, equal_row, longer_row]))
     assert "bytes and letters need the same number of tokens, the fewest" in first
     assert "long the most" in first
 
 
-def test_tokenizer_report_summary_names_best_lossless_tokenizer(found):
-    told = tokenizer_report.build_report(found)
-    best = min((one for one in found.tokenizers if one.lossless), key=lambda one: one.tokens)
+def test_tokenizer_report_summary_names_best_lossless_tokenizer(study):
+    report = tokenizer_report.build_report(study)
+    best = min((row for row in study.tokenizers if row.lossless), key=lambda row: row.tokens)
     assert best.tokenizer == "bpe(vocabulary=300)"
-    assert told.summary.startswith("Among the lossless tokenizers, bpe(vocabulary=300) needs the fewest tokens")
-    assert "Unknown tokens: words (" in told.summary
+    assert report.summary.startswith("Among the lossless tokenizers, bpe(vocabulary=300) needs the fewest tokens")
+    assert "Unknown tokens: words (" in report.summary
 
 
-def test_tokenizer_report_markdown_separates_pieces_and_escapes_text(found):
-    markdown = render_markdown([tokenizer_report.build_report(found)])
+def test_tokenizer_report_markdown_separates_pieces_and_escapes_text(study):
+    markdown = render_markdown([tokenizer_report.build_report(study)])
     assert "T\\|h\\|e" in markdown
     assert "\\|" in markdown
     odd = TokenizerStats(
@@ -822,30 +832,30 @@ def test_tokenizer_report_markdown_separates_pieces_and_escapes_text(found):
     assert "\x1b" not in page
 
 
-def test_tokenizer_csv_starts_with_layout_columns(found):
-    lines = render_csv(tokenizer_report.build_csv_table(found)).splitlines()
+def test_tokenizer_csv_starts_with_layout_columns(study):
+    lines = render_csv(tokenizer_report.build_csv_table(study)).splitlines()
     assert lines[0].startswith(",".join(tokenization.TOKENIZER_COLUMNS))
-    assert len(lines) == 1 + len(found.tokenizers)
+    assert len(lines) == 1 + len(study.tokenizers)
 
 
-def test_tokenizer_table_round_trip(found, tmp_path):
+def test_tokenizer_table_round_trip(study, tmp_path):
     file = tmp_path / "tokenizers.csv"
-    file.write_text(tokenization.render_tokenizer_table(found))
+    file.write_text(tokenization.render_tokenizer_table(study))
     sheet = tokenization.read_tokenizer_table(str(file))
     assert sheet.notes == []
-    assert sheet.rows == [tokenization.to_tokenizer_row(one) for one in found.tokenizers]
-    ours = found.tokenizers[2]
+    assert sheet.rows == [tokenization.to_tokenizer_row(item) for item in study.tokenizers]
+    stats = study.tokenizers[2]
     row = sheet.rows[2]
-    assert row.avg_tokens_per_doc == ours.tokens / ours.documents
-    assert row.compression_ratio == ours.bytes / ours.tokens
-    assert row.avg_tokens_per_word == ours.tokens / ours.words
-    longer = tmp_path / "ours.csv"
-    longer.write_text(render_csv(tokenizer_report.build_csv_table(found)))
-    assert tokenization.read_tokenizer_table(str(longer)).rows == sheet.rows
+    assert row.avg_tokens_per_doc == stats.tokens / stats.documents
+    assert row.compression_ratio == stats.bytes / stats.tokens
+    assert row.avg_tokens_per_word == stats.tokens / stats.words
+    full_table = tmp_path / "ours.csv"
+    full_table.write_text(render_csv(tokenizer_report.build_csv_table(study)))
+    assert tokenization.read_tokenizer_table(str(full_table)).rows == sheet.rows
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("tokenizer,vocab_size\nbpe,8000\nbpe,9000\n", "t.csv:3: tokenizer `bpe` has two rows"),
         ("tokenizer,vocab_size\nbpe,many\n", "t.csv:2: vocab_size must be a finite number, got `many`"),
@@ -855,12 +865,12 @@ def test_tokenizer_table_round_trip(found, tmp_path):
         ("tokenizer,vocab_size\n", "no rows"),
     ],
 )
-def test_read_tokenizer_table_invalid_file_raises_with_line(text, said, tmp_path, monkeypatch):
+def test_read_tokenizer_table_invalid_file_raises_with_line(text, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(BadInput) as told:
+    with pytest.raises(BadInput) as caught:
         tokenization.read_tokenizer_table("t.csv")
-    assert said in str(told.value)
+    assert message in str(caught.value)
 
 
 def test_read_tokenizer_table_unknown_column_adds_note(tmp_path):
@@ -885,17 +895,17 @@ def command(tmp_path):
     return command_in(tmp_path, "tokenizers")
 
 
-ASKED = ("corpus.jsonl", "-t", "bytes", "-t", "words", "-t", "bpe(vocabulary=300)")
+ARGUMENTS = ("corpus.jsonl", "-t", "bytes", "-t", "words", "-t", "bpe(vocabulary=300)")
 
 
 def test_cli_tokenizers_prints_table_and_probe_pieces(command):
-    done = command(*ASKED, "--probe", "quay [bold]日[/bold]")
+    done = command(*ARGUMENTS, "--probe", "quay [bold]日[/bold]")
     assert max(map(len, done.stdout.splitlines())) <= 100  # in a pipe, tables of texts keep a limited width
     assert "9 of 90 documents" in done.stdout
     assert "custom: quay [bold]日[/bold]" in done.stdout
     assert "q|u|a|y|␣|[" in done.stdout
     assert "plain text" not in done.stdout
-    full = command(*ASKED, "--full").stdout
+    full = command(*ARGUMENTS, "--full").stdout
     assert "plain text: The ferry leaves the quay at noon." in full
     assert "Words with the most tokens" in full
 
@@ -907,18 +917,18 @@ def test_cli_tokenizers_accepts_named_specs(command):
 
 
 def test_cli_tokenizers_prints_json_csv_and_tokenizer_format(command):
-    told = json.loads(command(*ASKED, "--json", "--held-out", "0").stdout)
-    assert told["schema"] == "ragauge-tokenizers/2"
-    assert [row["tokenizer"] for row in told["tokenizers"]] == ["bytes", "words", "bpe(vocabulary=300)"]
-    assert told["tokenizers"][0]["train_seconds"] is None
-    rows = command(*ASKED, "--csv").stdout.splitlines()
+    data = json.loads(command(*ARGUMENTS, "--json", "--held-out", "0").stdout)
+    assert data["schema"] == "ragauge-tokenizers/2"
+    assert [row["tokenizer"] for row in data["tokenizers"]] == ["bytes", "words", "bpe(vocabulary=300)"]
+    assert data["tokenizers"][0]["train_seconds"] is None
+    rows = command(*ARGUMENTS, "--csv").stdout.splitlines()
     assert rows[0].startswith("tokenizer,vocab_size")
-    sheet = command(*ASKED, "--format", "tokenizer").stdout.splitlines()
+    sheet = command(*ARGUMENTS, "--format", "tokenizer").stdout.splitlines()
     assert sheet[0] == ",".join(tokenization.TOKENIZER_COLUMNS)
 
 
 def test_cli_tokenizers_writes_html_and_json_for_report(command, tmp_path):
-    command(*ASKED, "-o", "t.html", "-o", "t.json")
+    command(*ARGUMENTS, "-o", "t.html", "-o", "t.json")
     page = (tmp_path / "t.html").read_text()
     assert "Words with the most tokens" in page
     again = command_in(tmp_path, "report")("t.json")

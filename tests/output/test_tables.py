@@ -38,8 +38,8 @@ def test_mark_best_equal_values_are_not_marked(values):
 
 
 def test_fit_drops_columns_by_order_and_returns_titles():
-    whole, dropped = SYSTEMS.fit(80)
-    assert (whole, dropped) == (SYSTEMS, [])
+    complete, dropped = SYSTEMS.fit(80)
+    assert (complete, dropped) == (SYSTEMS, [])
     narrow, dropped = SYSTEMS.fit(27)
     assert dropped == ["p95 ms"]
     assert [column.title for column in narrow.columns] == ["system", "ndcg@10", "failed"]

@@ -19,19 +19,19 @@ def cache(tmp_path, monkeypatch):
 
 def test_load_vega_script_is_cached(cache):
     assert load_vega_script() == vega_script()
-    (kept,) = cache.iterdir()
-    other = "a script of the same length"
-    told = hashlib.sha256(other.encode()).hexdigest()
-    kept.write_text(f"{told}\n{other}")
+    (cached,) = cache.iterdir()
+    script = "a script of the same length"
+    digest = hashlib.sha256(script.encode()).hexdigest()
+    cached.write_text(f"{digest}\n{script}")
     load_vega_script.cache_clear()
-    assert load_vega_script() == other
+    assert load_vega_script() == script
 
 
 @pytest.mark.parametrize("damage", [b"", b"0" * 64 + b"\nalert(1)", b"\xff\xfe", None])
 def test_load_vega_script_damaged_cache_is_replaced(cache, damage):
     load_vega_script()
-    (kept,) = cache.iterdir()
-    kept.write_bytes(kept.read_bytes()[:-100] if damage is None else damage)
+    (cached,) = cache.iterdir()
+    cached.write_bytes(cached.read_bytes()[:-100] if damage is None else damage)
     load_vega_script.cache_clear()
     assert load_vega_script() == vega_script()
 

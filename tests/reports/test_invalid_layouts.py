@@ -9,7 +9,7 @@ import math
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.reports.test_layouts import NEW, OLD, RESULT, SWARM, scored, written
+from tests.reports.test_layouts import NEW, OLD, RESULT, SWARM, make_overview, write_file
 
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.errors import BadInput
@@ -39,13 +39,13 @@ ROW = {
 INTERVAL = {"lower": 0.1, "upper": 0.9, "level": 0.95, "iterations": 1000}
 
 
-def refusal(tmp_path, layout, text):
-    with pytest.raises(BadInput) as told:
-        LAYOUTS[layout].read(written(tmp_path, layout, text))
-    assert told.value.file
-    assert told.value.file.startswith(str(tmp_path))
-    assert "\n" not in told.value.message
-    return str(told.value).replace(str(tmp_path) + "/", "")
+def read_error(tmp_path, layout, text):
+    with pytest.raises(BadInput) as error:
+        LAYOUTS[layout].read(write_file(tmp_path, layout, text))
+    assert error.value.file
+    assert error.value.file.startswith(str(tmp_path))
+    assert "\n" not in error.value.message
+    return str(error.value).replace(str(tmp_path) + "/", "")
 
 
 @pytest.mark.parametrize(
@@ -128,15 +128,15 @@ def refusal(tmp_path, layout, text):
     ],
 )
 def test_read_layout_invalid_csv_raises_error_with_location(tmp_path, layout, text, message):
-    assert message in refusal(tmp_path, layout, text)
+    assert message in read_error(tmp_path, layout, text)
 
 
-def results(**change):
+def make_results(**change):
     return {"metadata": {"num_results": 1}, "results": [{**RESULT, **change}]}
 
 
 @pytest.mark.parametrize(
-    ("layout", "held", "message"),
+    ("layout", "content", "message"),
     [
         ("ragdbeval", [RESULT], "not results of RAGdbEval"),
         ("ragdbeval", {"results": [1]}, "not results of RAGdbEval"),
@@ -148,25 +148,25 @@ def results(**change):
         ),
         ("ragdbeval", {"results": [RESULT, RESULT]}, "result 2 repeats the name"),
         ("ragdbeval", {"results": []}, "no results"),
-        ("ragdbeval", results(success=False), "no result succeeded"),
-        ("ragdbeval", results(experiment_name=None), "experiment_name of result 1 is missing"),
-        ("ragdbeval", results(mean_metrics=None), "result 1 has no mean_metrics"),
+        ("ragdbeval", make_results(success=False), "no result succeeded"),
+        ("ragdbeval", make_results(experiment_name=None), "experiment_name of result 1 is missing"),
+        ("ragdbeval", make_results(mean_metrics=None), "result 1 has no mean_metrics"),
         (
             "ragdbeval",
-            results(mean_metrics={"quality_mrr": "x"}),
+            make_results(mean_metrics={"quality_mrr": "x"}),
             "quality_mrr of result 1 must be a finite number, got `x`",
         ),
         (
             "ragdbeval",
-            results(mean_metrics={"quality_mrr": True}),
+            make_results(mean_metrics={"quality_mrr": True}),
             "quality_mrr of result 1 must be a finite number, got `True`",
         ),
         (
             "ragdbeval",
-            results(mean_metrics={"quality_mrr": float("inf")}),
+            make_results(mean_metrics={"quality_mrr": float("inf")}),
             "quality_mrr of result 1 must be a finite number, got `inf`",
         ),
-        ("ragdbeval", results(mean_metrics={"quality_mrr": float("nan")}), "no result has a quality measure"),
+        ("ragdbeval", make_results(mean_metrics={"quality_mrr": float("nan")}), "no result has a quality measure"),
         ("rig", {"metrics": []}, "not a report of rig"),
         ("rig", {"metrics": [{**METRIC, "n": 3}]}, "n of mrr is 3, but per_query has 2 queries"),
         ("rig", {"metrics": [{**METRIC, "mean": "x"}]}, "the mean of mrr must be a finite number, got `x`"),
@@ -200,15 +200,15 @@ def results(**change):
         ),
     ],
 )
-def test_read_layout_invalid_json_raises_error_with_field_name(tmp_path, layout, held, message):
-    assert message in refusal(tmp_path, layout, json.dumps(held))
+def test_read_layout_invalid_json_raises_error_with_field_name(tmp_path, layout, content, message):
+    assert message in read_error(tmp_path, layout, json.dumps(content))
 
 
 @pytest.mark.parametrize("layout", ["ragdbeval", "rig", "rig-diff"])
 def test_read_layout_truncated_json_raises_error(tmp_path, layout):
     runs = {"old": OLD} if layout == "rig" else {"old": OLD, "new": NEW}
-    whole = LAYOUTS[layout].write(scored(LAYOUTS[layout], runs))
-    assert "the JSON cannot be read" in refusal(tmp_path, layout, whole[: len(whole) // 2])
+    text = LAYOUTS[layout].write(make_overview(LAYOUTS[layout], runs))
+    assert "the JSON cannot be read" in read_error(tmp_path, layout, text[: len(text) // 2])
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -216,78 +216,80 @@ def test_read_layout_truncated_json_raises_error(tmp_path, layout):
 @pytest.mark.slow
 def test_read_layout_random_text_edit_parses_or_raises_bad_input(tmp_path_factory, layout, data):
     runs = {"old": OLD} if layout == "rig" else {"old": OLD, "new": NEW}
-    whole = LAYOUTS[layout].write(scored(LAYOUTS[layout], runs))
-    at = data.draw(st.integers(0, len(whole) - 1))
+    text = LAYOUTS[layout].write(make_overview(LAYOUTS[layout], runs))
+    start = data.draw(st.integers(0, len(text) - 1))
     size = data.draw(st.integers(0, 20))
-    noise = data.draw(st.text(max_size=5))
+    inserted = data.draw(st.text(max_size=5))
     path = tmp_path_factory.mktemp("damaged") / f"file{LAYOUTS[layout].ending}"
-    path.write_text(whole[:at] + noise + whole[at + size :], newline="")
-    assert read_or_refused(layout, path) in ("read", str(path))
+    path.write_text(text[:start] + inserted + text[start + size :], newline="")
+    assert read_or_error_file(layout, path) in ("read", str(path))
 
 
-def read_or_refused(layout, path):
+def read_or_error_file(layout, path):
     """Return `read`, or the file that the error names."""
     try:
-        found = LAYOUTS[layout].read(str(path))
+        result = LAYOUTS[layout].read(str(path))
     except BadInput as error:
         return error.file
-    assert found.entries
-    assert found.measures
-    for entry in found.entries.values():
+    assert result.entries
+    assert result.measures
+    for entry in result.entries.values():
         assert all(not math.isinf(number) for mean in entry.means.values() for number in mean)
     with contextlib.suppress(BadInput):  # a diff that lacks one of its systems cannot be written
-        LAYOUTS[layout].write(found)
+        LAYOUTS[layout].write(result)
     return "read"
 
 
-PLACES = st.lists(st.integers(0, 50), min_size=1, max_size=6)
-ANYTHING = st.recursive(
+KEY_PATHS = st.lists(st.integers(0, 50), min_size=1, max_size=6)
+JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
     max_leaves=4,
 )
 
 
-def put(held, places, value):
+def replace_at(content, key_path, value):
     """Return a copy of a JSON value in which the value at one place is replaced."""
-    keys = list(held) if isinstance(held, dict) else list(range(len(held))) if isinstance(held, list) else []
-    if not places or not keys:
+    keys = (
+        list(content) if isinstance(content, dict) else list(range(len(content))) if isinstance(content, list) else []
+    )
+    if not key_path or not keys:
         return value
-    key = keys[places[0] % len(keys)]
-    changed = dict(held) if isinstance(held, dict) else list(held)
-    changed[key] = put(held[key], places[1:], value)
+    key = keys[key_path[0] % len(keys)]
+    changed = dict(content) if isinstance(content, dict) else list(content)
+    changed[key] = replace_at(content[key], key_path[1:], value)
     return changed
 
 
 @pytest.mark.parametrize("layout", ["ragdbeval", "rig", "rig-diff"])
-@given(PLACES, ANYTHING)
+@given(KEY_PATHS, JSON_VALUES)
 @pytest.mark.slow
-def test_read_layout_random_json_value_parses_or_raises_bad_input(tmp_path_factory, layout, places, value):
-    held = {
+def test_read_layout_random_json_value_parses_or_raises_bad_input(tmp_path_factory, layout, key_path, value):
+    content = {
         "ragdbeval": {"metadata": {"num_results": 1, "random_seed": 1}, "results": [RESULT]},
         "rig": {"dataset_id": "d", "metrics": [{**METRIC, "ci": INTERVAL}], "freshness": {"k": 2}},
         "rig-diff": {"rows": [{**ROW, "current_ci": INTERVAL}]},
     }[layout]
     path = tmp_path_factory.mktemp("changed") / "file.json"
-    path.write_text(json.dumps(put(held, places, value)))
-    assert read_or_refused(layout, path) in ("read", str(path))
+    path.write_text(json.dumps(replace_at(content, key_path, value)))
+    assert read_or_error_file(layout, path) in ("read", str(path))
 
 
 # Rejected writes
 
 
-def told_by(layout, overview):
-    with pytest.raises(BadInput) as told:
+def write_error(layout, overview):
+    with pytest.raises(BadInput) as error:
         LAYOUTS[layout].write(overview)
-    assert told.value.hint
-    return str(told.value)
+    assert error.value.hint
+    return str(error.value)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_write_layout_other_convention_raises_error(layout):
-    shown = scored(LAYOUTS[layout], {"old": OLD, "new": NEW})
-    other = Overview(**{**vars(shown), "convention": "trec10"})
-    message = told_by(layout, other)
+    overview = make_overview(LAYOUTS[layout], {"old": OLD, "new": NEW})
+    other_convention = Overview(**{**vars(overview), "convention": "trec10"})
+    message = write_error(layout, other_convention)
     assert (
         f"the scores follow the convention trec10, but {LAYOUTS[layout].name.removesuffix('-csv')} requires" in message
     )
@@ -296,37 +298,37 @@ def test_write_layout_other_convention_raises_error(layout):
 
 @pytest.mark.parametrize("layout", ["swarm", "tokenization", "ragdbeval", "ragdbeval-csv", "pgvectordb"])
 def test_write_layout_without_known_measures_raises_error(layout):
-    shown = Overview("t", {"a": SystemSummary("a", {"bpref": Mean(0.5, 3)})}, ["bpref"], LAYOUTS[layout].convention)
-    assert "no system has a measure" in told_by(layout, shown)
+    overview = Overview("t", {"a": SystemSummary("a", {"bpref": Mean(0.5, 3)})}, ["bpref"], LAYOUTS[layout].convention)
+    assert "no system has a measure" in write_error(layout, overview)
 
 
 @pytest.mark.parametrize("layout", ["swarm", "rig", "rig-diff"])
 def test_write_layout_per_query_with_means_only_raises_error(layout):
     means = {"mrr@20": Mean(0.5, 3)} if layout == "swarm" else {"mrr": Mean(0.5, 3)}
-    shown = Overview("t", {"a": SystemSummary("a", means)}, list(means), LAYOUTS[layout].convention)
-    assert "only means of a are known" in told_by(layout, shown)
+    overview = Overview("t", {"a": SystemSummary("a", means)}, list(means), LAYOUTS[layout].convention)
+    assert "only means of a are known" in write_error(layout, overview)
 
 
 def test_write_rig_layouts_wrong_system_count_raises_error():
-    shown = scored(LAYOUTS["rig"], {"old": OLD, "new": NEW})
-    assert "rig's report has one system, got 2: old, new" in told_by("rig", shown)
-    one = scored(LAYOUTS["rig"], {"old": OLD})
-    assert "a diff of rig's reports has two systems, got 1: old" in told_by("rig-diff", one)
+    overview = make_overview(LAYOUTS["rig"], {"old": OLD, "new": NEW})
+    assert "rig's report has one system, got 2: old, new" in write_error("rig", overview)
+    one_system = make_overview(LAYOUTS["rig"], {"old": OLD})
+    assert "a diff of rig's reports has two systems, got 1: old" in write_error("rig-diff", one_system)
 
 
 def test_write_rig_ambiguous_ndcg_name_raises_error():
-    shown = scored(LAYOUTS["rig"], {"old": OLD})
-    entry = shown.entries["old"]
-    linear = Overview(**{**vars(shown), "measures": ["mrr", "ndcg@10"]})
-    assert "rig uses the name ndcg@10 for ndcg(gain=exp)@10" in told_by("rig", linear)
+    overview = make_overview(LAYOUTS["rig"], {"old": OLD})
+    entry = overview.entries["old"]
+    linear = Overview(**{**vars(overview), "measures": ["mrr", "ndcg@10"]})
+    assert "rig uses the name ndcg@10 for ndcg(gain=exp)@10" in write_error("rig", linear)
     assert entry.scores
 
 
 def test_write_rig_diff_different_judges_raises_error(tmp_path):
-    shown = scored(LAYOUTS["rig"], {"old": OLD, "new": NEW})
-    scores = shown.entries["new"].scores[0]
+    overview = make_overview(LAYOUTS["rig"], {"old": OLD, "new": NEW})
+    scores = overview.entries["new"].scores[0]
     judged = type(scores)(**{**vars(scores), "judge": "gpt"})
-    entries = {**shown.entries, "new": SystemSummary("new", shown.entries["new"].means, [judged])}
-    assert "old and new were scored by different judges" in told_by(
-        "rig-diff", Overview(**{**vars(shown), "entries": entries})
+    entries = {**overview.entries, "new": SystemSummary("new", overview.entries["new"].means, [judged])}
+    assert "old and new were scored by different judges" in write_error(
+        "rig-diff", Overview(**{**vars(overview), "entries": entries})
     )

@@ -17,10 +17,10 @@ from ragauge.output.html_tables import MAX_FRAGMENT_ROWS, render_fragment
 from ragauge.output.report import Report, ResultReporter, Section
 from ragauge.output.tables import Column, Table
 
-EVIL = "<script>alert(1)</script>"
+MARKUP = "<script>alert(1)</script>"
 QRELS = {f"q{i}": {"d1": 1} for i in range(8)}
-OLD = {query: {"d1": 1.0, "d2": 0.5} for query in QRELS}
-NEW = {query: {"d2": 1.0, "d1": 0.5} if i % 2 else {"d1": 1.0} for i, query in enumerate(QRELS)}
+OLD_RUN = {query: {"d1": 1.0, "d2": 0.5} for query in QRELS}
+NEW_RUN = {query: {"d2": 1.0, "d1": 0.5} if i % 2 else {"d1": 1.0} for i, query in enumerate(QRELS)}
 
 
 def search(query, k):
@@ -29,43 +29,43 @@ def search(query, k):
 
 def build_results():
     """Build one result of every type that is not a record."""
-    scores = ragauge.evaluate_runs(QRELS, {"old": OLD, EVIL: NEW}, ["mrr", "recall@1"])
+    scores = ragauge.evaluate_runs(QRELS, {"old": OLD_RUN, MARKUP: NEW_RUN}, ["mrr", "recall@1"])
     compared = ragauge.compare(scores, baseline="old")
-    experiment = ragauge.run("synthetic:needles", {EVIL: search, "bm25": "bm25"}, baseline="bm25")
+    experiment = ragauge.run("synthetic:needles", {MARKUP: search, "bm25": "bm25"}, baseline="bm25")
     return {
-        "Audit": ragauge.audit(QRELS, {EVIL: NEW}),
+        "Audit": ragauge.audit(QRELS, {MARKUP: NEW_RUN}),
         "Comparison": compared.rows[0],
         "Comparisons": compared,
         "Experiment": experiment,
-        "ExperimentSet": ragauge.ExperimentSet({EVIL: experiment}),
-        "Gate": ragauge.gate(NEW, ["mrr >= 0.5", "mrr not worse"], qrels=QRELS, baseline=OLD),
+        "ExperimentSet": ragauge.ExperimentSet({MARKUP: experiment}),
+        "Gate": ragauge.gate(NEW_RUN, ["mrr >= 0.5", "mrr not worse"], qrels=QRELS, baseline=OLD_RUN),
         "Overview": ragauge.overview(experiment),
-        "Scores": scores[EVIL],
+        "Scores": scores[MARKUP],
         "ScoresByRun": scores,
     }
 
 
 @pytest.fixture(scope="module")
-def results():
+def results_by_type():
     return build_results()
 
 
-def test_view_modules_are_all_covered_by_results(results):
-    assert set(VIEW_MODULES) <= set(results)
+def test_view_modules_are_all_covered_by_results(results_by_type):
+    assert set(VIEW_MODULES) <= set(results_by_type)
 
 
 @pytest.mark.parametrize(
     "name",
     ["Audit", "Comparison", "Comparisons", "Experiment", "ExperimentSet", "Gate", "Overview", "Scores", "ScoresByRun"],
 )
-def test_result_repr_html_is_escaped_and_frames_have_rows(results, name):
-    text = results[name]._repr_html_()
+def test_result_repr_html_is_escaped_and_frames_have_rows(results_by_type, name):
+    text = results_by_type[name]._repr_html_()
     check_fragment(text)
     assert "<script" not in text
     if name not in ("Gate", "Audit"):
         assert "&lt;script&gt;alert(1)" in text
-    assert results[name].to_polars().height > 0
-    assert len(results[name].to_pandas()) == results[name].to_polars().height
+    assert results_by_type[name].to_polars().height > 0
+    assert len(results_by_type[name].to_pandas()) == results_by_type[name].to_polars().height
 
 
 def test_result_types_are_tabular():
@@ -77,28 +77,28 @@ def test_result_types_are_tabular():
 
 
 def test_record_repr_html_is_escaped():
-    finding = Finding(EVIL, "empty", True, 1, EVIL, [EVIL], remedy=EVIL)
-    text = Lint(EVIL, 1, [finding], notes=[f"run `{EVIL}`"])._repr_html_()
+    finding = Finding(MARKUP, "empty", True, 1, MARKUP, [MARKUP], remedy=MARKUP)
+    text = Lint(MARKUP, 1, [finding], notes=[f"run `{MARKUP}`"])._repr_html_()
     check_fragment(text)
     assert "<code>&lt;script&gt;" in text
 
 
-def test_scores_repr_html_has_confidence_interval(results):
-    text = check_fragment(results["Scores"]._repr_html_())
+def test_scores_repr_html_has_confidence_interval(results_by_type):
+    text = check_fragment(results_by_type["Scores"]._repr_html_())
     assert re.search(r"0\.7500 \[0\.\d{4}, 0\.\d{4}\]", text)
     assert "95% confidence interval" in text
 
 
-def test_experiment_to_polars_has_numeric_means_and_intervals(results):
-    frame = results["Experiment"].to_polars()
+def test_experiment_to_polars_has_numeric_means_and_intervals(results_by_type):
+    frame = results_by_type["Experiment"].to_polars()
     row = frame.filter((frame["system"] == "bm25") & (frame["measure"] == "mrr@10")).row(0, named=True)
-    assert row["mean"] == results["Experiment"].scores["bm25"].means["mrr@10"]
+    assert row["mean"] == results_by_type["Experiment"].scores["bm25"].means["mrr@10"]
     assert row["ci_low"] < row["mean"] < row["ci_high"]
     assert row["n"] == 100
 
 
-def test_comparison_frame_matches_attributes(results):
-    row = results["Comparison"]
+def test_comparison_frame_matches_attributes(results_by_type):
+    row = results_by_type["Comparison"]
     values = row.to_polars().row(0, named=True)
     assert values["difference"] == row.difference
     assert (values["ci_low"], values["ci_high"]) == row.ci
@@ -120,15 +120,15 @@ def test_render_fragment_long_table_is_truncated_with_note():
 
 
 def test_to_polars_unregistered_type_raises_type_error():
-    class Other(TabularResult):
+    class UnregisteredResult(TabularResult):
         pass
 
-    with pytest.raises(TypeError, match="Other is neither in RESULT_MODULES nor in VIEW_MODULES"):
-        Other().to_polars()
+    with pytest.raises(TypeError, match="UnregisteredResult is neither in RESULT_MODULES nor in VIEW_MODULES"):
+        UnregisteredResult().to_polars()
 
 
 def test_to_pandas_missing_pandas_raises_missing_extra(monkeypatch):
-    found = Lint("c", 1, [])
+    result = Lint("c", 1, [])
     load = builtins.__import__
 
     def without_pandas(name, *args, **kwargs):
@@ -138,4 +138,4 @@ def test_to_pandas_missing_pandas_raises_missing_extra(monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without_pandas)
     with pytest.raises(ragauge.MissingExtra, match="a pandas frame needs an optional library"):
-        found.to_pandas()
+        result.to_pandas()

@@ -42,7 +42,7 @@ JUDGMENTS = Judgments({query: {f"d{i:02}": 2.0, f"d{i + N:02}": 1.0} for i, quer
 TAGS = {query: {"kind": "even" if i % 2 == 0 else "odd"} for i, query in enumerate(QUERIES)}
 
 
-class Parts(HTMLParser):
+class ParsedPage(HTMLParser):
     """Scripts, text, ids and tags of a page, parsed as HTML."""
 
     def __init__(self, text):
@@ -53,15 +53,15 @@ class Parts(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag, attributes):
-        known = dict(attributes)
+        values = dict(attributes)
         self.tags.append(tag)
         self.inside = tag
-        if "id" in known:
-            self.ids.append(known["id"])
-        if known.get("http-equiv") == "Content-Security-Policy":
-            self.policy = known["content"]
+        if "id" in values:
+            self.ids.append(values["id"])
+        if values.get("http-equiv") == "Content-Security-Policy":
+            self.policy = values["content"]
         if tag == "script":
-            self.scripts.append([known.get("type"), known.get("id"), ""])
+            self.scripts.append([values.get("type"), values.get("id"), ""])
 
     def handle_endtag(self, tag):
         self.inside = ""
@@ -77,84 +77,90 @@ class Parts(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
     def data(self, name):
-        kind, text = next((kind, text) for kind, found, text in self.scripts if found == name)
+        kind, text = next((kind, text) for kind, script_id, text in self.scripts if script_id == name)
         if kind == "application/json":
             return json.loads(text)
         return json.loads(gzip.decompress(base64.b64decode(text, validate=True)))
 
 
-def ranked(place, rank, depth=10):
+def make_ranking(number, rank, depth=10):
     """Build a ranking with the relevant document at a rank; rank 0 omits it."""
-    others = [f"d{(place + 3 + step) % N:02}" for step in range(depth)]
-    docs = others if not rank else [*others[: rank - 1], f"d{place:02}", *others[rank - 1 :]]
+    others = [f"d{(number + 3 + step) % N:02}" for step in range(depth)]
+    docs = others if not rank else [*others[: rank - 1], f"d{number:02}", *others[rank - 1 :]]
     return docs[:depth]
 
 
-def experiment(ranks, *, baseline="first", data=None, measures=MEASURES):
+def make_experiment(ranks, *, baseline="first", data=None, measures=MEASURES):
     """Build an experiment with systems that return the relevant document of each query at given ranks."""
     runs = {}
-    for name, mine in ranks.items():
-        rows = [(q, doc, 20.0 - r) for i, q in enumerate(QUERIES) for r, doc in enumerate(ranked(i, mine[i]))]
+    for name, system_ranks in ranks.items():
+        rows = [
+            (q, doc, 20.0 - r) for i, q in enumerate(QUERIES) for r, doc in enumerate(make_ranking(i, system_ranks[i]))
+        ]
         runs[name] = Run(pl.DataFrame(rows, ["query", "doc", "score"], orient="row"), name)
     scores = {name: ragauge.evaluate(JUDGMENTS, run, measures) for name, run in runs.items()}
     data = data or Dataset("small", DOCUMENTS, QUERIES, JUDGMENTS, tags=TAGS)
     return Experiment(data, runs, scores, {}, {}, baseline, None, [], {})
 
 
-FIRST = [1 + i % 5 for i in range(N)]
-SECOND = [1 + (i % 5) // 2 for i in range(N)]
-THIRD = [0 if i % 8 == 0 else 3 for i in range(N)]
+FIRST_RANKS = [1 + i % 5 for i in range(N)]
+SECOND_RANKS = [1 + (i % 5) // 2 for i in range(N)]
+THIRD_RANKS = [0 if i % 8 == 0 else 3 for i in range(N)]
 
 
 @pytest.fixture(scope="module")
-def known():
-    return overview(experiment({"first": FIRST, "second": SECOND, "third": THIRD}), rounds=200)
+def full_overview():
+    return overview(make_experiment({"first": FIRST_RANKS, "second": SECOND_RANKS, "third": THIRD_RANKS}), rounds=200)
 
 
 @pytest.fixture(scope="module")
-def parts(known):
-    return Parts(render_page([build_report(known)]))
+def parsed_page(full_overview):
+    return ParsedPage(render_page([build_report(full_overview)]))
 
 
 # --- embedded data ---
 
 
-def test_page_explorer_values_match_overview(known, parts):
-    about, found = parts.data("explorer"), parts.data("explorer-values")
-    assert about["systems"] == ["first", "second", "third"]
-    assert about["measures"] == MEASURES
-    assert about["lower_is_better"] == [False, False]
-    assert (about["systems"][about["system"]], about["systems"][about["baseline"]]) == ("second", "first")
-    assert found["ids"] == list(QUERIES)
-    assert found["texts"] == list(QUERIES.values())
-    for measure, columns in zip(about["measures"], found["values"], strict=True):
-        for name, column in zip(about["systems"], columns, strict=True):
-            assert column == pytest.approx(known.entries[name].scores[0].values[measure], abs=5e-7)
-    tag = found["tags"][[one["tag"] for one in found["tags"]].index("kind")]
+def test_page_explorer_values_match_overview(full_overview, parsed_page):
+    settings, values = parsed_page.data("explorer"), parsed_page.data("explorer-values")
+    assert settings["systems"] == ["first", "second", "third"]
+    assert settings["measures"] == MEASURES
+    assert settings["lower_is_better"] == [False, False]
+    assert (settings["systems"][settings["system"]], settings["systems"][settings["baseline"]]) == ("second", "first")
+    assert values["ids"] == list(QUERIES)
+    assert values["texts"] == list(QUERIES.values())
+    for measure, columns in zip(settings["measures"], values["values"], strict=True):
+        for name, column in zip(settings["systems"], columns, strict=True):
+            assert column == pytest.approx(full_overview.entries[name].scores[0].values[measure], abs=5e-7)
+    tag = values["tags"][[item["tag"] for item in values["tags"]].index("kind")]
     assert [tag["names"][of] for of in tag["of"]] == [TAGS[query]["kind"] for query in QUERIES]
 
 
-def test_page_explorer_rankings_match_runs(known, parts):
-    found = parts.data("explorer-rankings")
-    assert found["depth"] == 10
-    assert sorted(found["places"]) == list(range(N))
-    for system, name in enumerate(known.systems):
-        one = found["lists"][system]
+def test_page_explorer_rankings_match_runs(full_overview, parsed_page):
+    result = parsed_page.data("explorer-rankings")
+    assert result["depth"] == 10
+    assert sorted(result["places"]) == list(range(N))
+    for system, name in enumerate(full_overview.systems):
+        rankings = result["lists"][system]
         for i, query in enumerate(QUERIES):
-            at = slice(one["starts"][found["places"][i]], one["starts"][found["places"][i] + 1])
-            table = known.entries[name].run.table.filter(pl.col("query") == query).sort("score", descending=True)
-            assert [found["docs"][doc] for doc in one["docs"][at]] == table["doc"].to_list()
-            assert one["scores"][at] == table["score"].to_list()
-    judged = found["judged"]
+            positions = slice(rankings["starts"][result["places"][i]], rankings["starts"][result["places"][i] + 1])
+            table = (
+                full_overview.entries[name].run.table.filter(pl.col("query") == query).sort("score", descending=True)
+            )
+            assert [result["docs"][doc] for doc in rankings["docs"][positions]] == table["doc"].to_list()
+            assert rankings["scores"][positions] == table["score"].to_list()
+    judged = result["judged"]
     for i, query in enumerate(QUERIES):
-        at = slice(judged["starts"][found["places"][i]], judged["starts"][found["places"][i] + 1])
-        grades = dict(zip((found["docs"][doc] for doc in judged["docs"][at]), judged["grades"][at], strict=True))
+        positions = slice(judged["starts"][result["places"][i]], judged["starts"][result["places"][i] + 1])
+        grades = dict(
+            zip((result["docs"][doc] for doc in judged["docs"][positions]), judged["grades"][positions], strict=True)
+        )
         assert grades == JUDGMENTS.nested[query]
-    for doc, told in zip(found["docs"], found["texts"], strict=True):
+    for doc, shown_text in zip(result["docs"], result["texts"], strict=True):
         document = DOCUMENTS[int(doc[1:])]
         plain = " ".join(document.text.split())
-        assert told[0] == document.title
-        assert told[1] == (plain if len(plain) <= 300 else plain[:299] + "…")
+        assert shown_text[0] == document.title
+        assert shown_text[1] == (plain if len(plain) <= 300 else plain[:299] + "…")
 
 
 @pytest.mark.parametrize(("ties", "first"), [("trec", "b"), ("ranked", "a")])
@@ -169,133 +175,140 @@ def test_rankings_payload_document_order_matches_scored_order(tmp_path, ties, fi
     from ragauge.measures.conventions import PRESETS
 
     rules = PRESETS["default"].but(ties=ties)
-    found = overview(files, measures=["mrr@10"], convention=rules, audited=False, rounds=200)
-    data = overview_explorer.build_rankings_payload(found)
-    one = data["lists"][0]
-    shown = {}
+    result = overview(files, measures=["mrr@10"], convention=rules, audited=False, rounds=200)
+    data = overview_explorer.build_rankings_payload(result)
+    rankings = data["lists"][0]
+    docs_by_query = {}
     for i, query in enumerate(("q1", "q2")):
-        place = data["places"][i]
-        shown[query] = [data["docs"][doc] for doc in one["docs"][one["starts"][place] : one["starts"][place + 1]]]
-    reciprocal = found.entries["one"].scores[0].per_query["mrr@10"]
-    assert shown["q1"][0] == "b"
-    assert shown["q2"][0] == first
-    assert {query: 1 / (docs.index("b") + 1) for query, docs in shown.items()} == reciprocal
+        position = data["places"][i]
+        docs_by_query[query] = [
+            data["docs"][doc]
+            for doc in rankings["docs"][rankings["starts"][position] : rankings["starts"][position + 1]]
+        ]
+    reciprocal = result.entries["one"].scores[0].per_query["mrr@10"]
+    assert docs_by_query["q1"][0] == "b"
+    assert docs_by_query["q2"][0] == first
+    assert {query: 1 / (docs.index("b") + 1) for query, docs in docs_by_query.items()} == reciprocal
 
 
-def test_rankings_payload_empty_run_keeps_other_rankings(known):
-    silent = Run(known.entries["third"].run.table.clear(), "third")
-    entries = {**known.entries, "third": replace(known.entries["third"], run=silent)}
-    found = overview_explorer.build_rankings_payload(replace(known, entries=entries))
-    assert found["lists"][2]["docs"] == []
-    assert len(found["lists"][0]["docs"]) == 10 * N
+def test_rankings_payload_empty_run_keeps_other_rankings(full_overview):
+    empty_run = Run(full_overview.entries["third"].run.table.clear(), "third")
+    entries = {**full_overview.entries, "third": replace(full_overview.entries["third"], run=empty_run)}
+    result = overview_explorer.build_rankings_payload(replace(full_overview, entries=entries))
+    assert result["lists"][2]["docs"] == []
+    assert len(result["lists"][0]["docs"]) == 10 * N
 
 
-def moved_most(known):
+def score_ranges(full_overview):
     """Compute the range of the scores of all systems for each query."""
-    columns = np.array([entry.scores[0].values["ndcg@10"] for entry in known.entries.values()])
+    columns = np.array([entry.scores[0].values["ndcg@10"] for entry in full_overview.entries.values()])
     return columns.max(axis=0) - columns.min(axis=0)
 
 
 @pytest.mark.parametrize("queries", [1, 5, 23])
-def test_page_ranking_limit_keeps_queries_with_largest_differences(known, monkeypatch, queries):
+def test_page_ranking_limit_keeps_queries_with_largest_differences(full_overview, monkeypatch, queries):
     monkeypatch.setattr(overview_explorer, "MAX_RANKING_ROWS", queries * 30)
-    parts = Parts(render_page([build_report(known)]))
-    found = parts.data("explorer-rankings")
-    kept = [i for i, place in enumerate(found["places"]) if place is not None]
-    spread = moved_most(known)
-    assert len(kept) == queries
-    assert min(spread[kept]) >= max(np.delete(spread, kept))
-    assert all(len(one["starts"]) == queries + 1 for one in found["lists"])
+    parts = ParsedPage(render_page([build_report(full_overview)]))
+    result = parts.data("explorer-rankings")
+    kept_queries = [i for i, place in enumerate(result["places"]) if place is not None]
+    ranges = score_ranges(full_overview)
+    assert len(kept_queries) == queries
+    assert min(ranges[kept_queries]) >= max(np.delete(ranges, kept_queries))
+    assert all(len(rankings["starts"]) == queries + 1 for rankings in result["lists"])
     assert f"{N - queries} queries with the smallest differences have no rankings" in parts.text
 
 
-def test_rankings_payload_text_limit_keeps_largest_differences(known, monkeypatch):
+def test_rankings_payload_text_limit_keeps_largest_differences(full_overview, monkeypatch):
     monkeypatch.setattr(overview_explorer, "MAX_TEXT_CHARS", 1500)
-    found = overview_explorer.build_rankings_payload(known)
-    texts = found["texts"]
-    total = sum(len(part) for one in texts if one is not None for part in one)
-    assert 0 < sum(one is not None for one in texts) < len(texts)
+    result = overview_explorer.build_rankings_payload(full_overview)
+    texts = result["texts"]
+    total = sum(len(part) for text in texts if text is not None for part in text)
+    assert 0 < sum(text is not None for text in texts) < len(texts)
     assert total < 1500 + 300 + 10
-    owners = {}  # by document: the first place that shows it; places are sorted by decreasing difference
-    for one in (*found["lists"], found["judged"]):
+    first_places = {}  # by document: the first place that shows it; places are sorted by decreasing difference
+    for rankings in (*result["lists"], result["judged"]):
         for place in range(N):
-            for doc in one["docs"][one["starts"][place] : one["starts"][place + 1]]:
-                owners[doc] = min(place, owners.get(doc, N))
-    kept = [owners[doc] for doc, text in enumerate(texts) if text is not None]
-    left = [owners[doc] for doc, text in enumerate(texts) if text is None]
-    assert max(kept) <= min(left)
-    assert moved_most(known)[found["places"].index(0)] == max(moved_most(known))
+            for doc in rankings["docs"][rankings["starts"][place] : rankings["starts"][place + 1]]:
+                first_places[doc] = min(place, first_places.get(doc, N))
+    with_text = [first_places[doc] for doc, text in enumerate(texts) if text is not None]
+    without_text = [first_places[doc] for doc, text in enumerate(texts) if text is None]
+    assert max(with_text) <= min(without_text)
+    assert score_ranges(full_overview)[result["places"].index(0)] == max(score_ranges(full_overview))
 
 
-def test_values_payload_nan_becomes_null(known):
-    scores = known.entries["first"].scores[0]
-    holes = scores.values["ndcg@10"].copy()
-    holes[3] = math.nan
-    odd = replace(scores, values=MeasureDict({**scores.values, "ndcg@10": holes}, str))
-    entries = {**known.entries, "first": replace(known.entries["first"], scores=[odd])}
-    found = overview_explorer.build_values_payload(replace(known, entries=entries))
-    assert found["values"][0][0][3] is None
-    assert found["values"][1][0][3] is not None
+def test_values_payload_nan_becomes_null(full_overview):
+    scores = full_overview.entries["first"].scores[0]
+    values = scores.values["ndcg@10"].copy()
+    values[3] = math.nan
+    with_nan = replace(scores, values=MeasureDict({**scores.values, "ndcg@10": values}, str))
+    entries = {**full_overview.entries, "first": replace(full_overview.entries["first"], scores=[with_nan])}
+    result = overview_explorer.build_values_payload(replace(full_overview, entries=entries))
+    assert result["values"][0][0][3] is None
+    assert result["values"][1][0][3] is not None
 
 
 # --- escaping ---
 
-ANY = st.text(st.characters(), max_size=40)  # includes lone surrogates
+ANY_TEXT = st.text(st.characters(), max_size=40)  # includes lone surrogates
 
 
-@given(st.dictionaries(ANY, st.lists(ANY | st.floats(allow_nan=False, allow_infinity=False), max_size=3), max_size=3))
-def test_to_script_json_round_trips_and_is_escaped(thing):
-    text = page_assets.to_script_json(thing)
-    assert json.loads(text) == thing
+@given(
+    st.dictionaries(
+        ANY_TEXT, st.lists(ANY_TEXT | st.floats(allow_nan=False, allow_infinity=False), max_size=3), max_size=3
+    )
+)
+def test_to_script_json_round_trips_and_is_escaped(value):
+    text = page_assets.to_script_json(value)
+    assert json.loads(text) == value
     assert not set(text) & set("<>&\u2028\u2029")
 
 
 @given(st.lists(st.text(max_size=40), max_size=5))
-def test_compress_json_is_base64_and_round_trips(thing):
-    text = page_assets.compress_json(thing)
+def test_compress_json_is_base64_and_round_trips(value):
+    text = page_assets.compress_json(value)
     assert re.fullmatch(r"[A-Za-z0-9+/=]*", text)
-    assert json.loads(gzip.decompress(base64.b64decode(text))) == thing
-    assert page_assets.compress_json(thing) == text
+    assert json.loads(gzip.decompress(base64.b64decode(text))) == value
+    assert page_assets.compress_json(value) == text
 
 
-def test_page_csp_allows_only_hashed_scripts(parts):
-    code = [text for kind, _, text in parts.scripts if kind is None]
+def test_page_csp_allows_only_hashed_scripts(parsed_page):
+    code = [text for kind, _, text in parsed_page.scripts if kind is None]
     assert len(code) == 3
     hashes = [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in code]
-    rules = dict(part.strip().split(" ", 1) for part in parts.policy.split(";"))
+    rules = dict(part.strip().split(" ", 1) for part in parsed_page.policy.split(";"))
     assert rules["default-src"] == "'none'"
-    assert rules["script-src"].split() == [f"'sha256-{one}'" for one in hashes]
-    assert "unsafe-eval" not in parts.policy
+    assert rules["script-src"].split() == [f"'sha256-{digest}'" for digest in hashes]
+    assert "unsafe-eval" not in parsed_page.policy
     assert (rules["base-uri"], rules["form-action"]) == ("'none'", "'none'")
 
 
-def test_page_has_unique_ids_and_no_external_resources(known, parts):
-    assert len(set(parts.ids)) == len(parts.ids)
-    html = render_page([build_report(known)])
+def test_page_has_unique_ids_and_no_external_resources(full_overview, parsed_page):
+    assert len(set(parsed_page.ids)) == len(parsed_page.ids)
+    html = render_page([build_report(full_overview)])
     outside = re.sub(r"<script.*?</script>", "", html, flags=re.S)
     assert not re.search(r"""(src|href|action|url)\s*[=(]\s*["']?(https?:|//|file:)""", outside)
-    assert not {"img", "link", "iframe", "object", "embed"} & set(parts.tags)
+    assert not {"img", "link", "iframe", "object", "embed"} & set(parsed_page.tags)
 
 
-def everywhere(text):
+def parse_page_with_text(text):
     """Build the page of an overview that has `text` in every field that holds text."""
-    ranks = {text: FIRST, "__proto__": SECOND, "a\"b'c<b>": THIRD}
+    ranks = {text: FIRST_RANKS, "__proto__": SECOND_RANKS, "a\"b'c<b>": THIRD_RANKS}
     data = Dataset(
         text,
-        [one._replace(text=f"{one.text[:50]} {text}", title=text) for one in DOCUMENTS],
-        {query: f"{one} {text}" for query, one in QUERIES.items()},
+        [document._replace(text=f"{document.text[:50]} {text}", title=text) for document in DOCUMENTS],
+        {query: f"{query_text} {text}" for query, query_text in QUERIES.items()},
         JUDGMENTS,
-        tags={query: {text: text + one["kind"]} for query, one in TAGS.items()},
+        tags={query: {text: text + tag["kind"]} for query, tag in TAGS.items()},
     )
-    found = overview(experiment(ranks, baseline=text, data=data), rounds=200, audited=False, title=text)
-    entries = {name: replace(one, failed={"q00": text}) for name, one in found.entries.items()}
-    odd = replace(found, entries=entries, failures={text: text}, notes=[text], dataset=text, convention=text)
-    return Parts(render_page([build_report(odd)]).encode("utf-8", "replace").decode())
+    result = overview(make_experiment(ranks, baseline=text, data=data), rounds=200, audited=False, title=text)
+    entries = {name: replace(entry, failed={"q00": text}) for name, entry in result.entries.items()}
+    filled = replace(result, entries=entries, failures={text: text}, notes=[text], dataset=text, convention=text)
+    return ParsedPage(render_page([build_report(filled)]).encode("utf-8", "replace").decode())
 
 
 @pytest.fixture(scope="module")
-def harmless():
-    return everywhere("harmless")
+def harmless_page():
+    return parse_page_with_text("harmless")
 
 
 @pytest.mark.parametrize(
@@ -312,68 +325,72 @@ def harmless():
     ],
 )
 @pytest.mark.slow
-def test_page_hostile_text_is_escaped_and_kept(harmless, text):
-    odd = everywhere(text)
+def test_page_hostile_text_is_escaped_and_kept(harmless_page, text):
+    page = parse_page_with_text(text)
     plain = text.replace("\ud800", "?")  # the query data keep control characters; report texts do not
     cleaned = clean_texts(text)
-    assert odd.tags == harmless.tags
-    assert odd.ids == harmless.ids
-    assert odd.data("explorer")["systems"][0] == cleaned
-    assert odd.data("explorer-values")["texts"][0].endswith(plain)
-    assert odd.data("explorer-values")["failed"]["0"]["0"] == plain
-    assert plain in {one["tag"] for one in odd.data("explorer-values")["tags"]}
-    assert {one[0] for one in odd.data("explorer-rankings")["texts"]} == {plain}
-    assert sum(odd.text.count(" ".join(version.split())) for version in {plain, cleaned}) >= 8
+    assert page.tags == harmless_page.tags
+    assert page.ids == harmless_page.ids
+    assert page.data("explorer")["systems"][0] == cleaned
+    assert page.data("explorer-values")["texts"][0].endswith(plain)
+    assert page.data("explorer-values")["failed"]["0"]["0"] == plain
+    assert plain in {item["tag"] for item in page.data("explorer-values")["tags"]}
+    assert {item[0] for item in page.data("explorer-rankings")["texts"]} == {plain}
+    assert sum(page.text.count(" ".join(version.split())) for version in {plain, cleaned}) >= 8
 
 
 # --- partial overviews ---
 
 
 def test_page_one_system_has_no_comparison(tmp_path):
-    found = report(experiment({"only": FIRST}, baseline=None), tmp_path / "one.html", rounds=200)
-    parts = Parts((tmp_path / "one.html").read_text(encoding="utf-8"))
+    result = report(make_experiment({"only": FIRST_RANKS}, baseline=None), tmp_path / "one.html", rounds=200)
+    parts = ParsedPage((tmp_path / "one.html").read_text(encoding="utf-8"))
     assert parts.data("explorer")["systems"] == ["only"]
     assert (parts.data("explorer")["system"], parts.data("explorer")["baseline"]) == (0, 0)
     assert "report-differences" not in parts.ids
     assert "By how much?" not in parts.text
-    assert found.compared is None
+    assert result.compared is None
 
 
 def test_page_without_baseline_selects_best_and_last_system(tmp_path):
-    found = report(
-        experiment({"first": FIRST, "second": SECOND, "third": THIRD}, baseline=None), tmp_path / "a.html", rounds=200
+    result = report(
+        make_experiment({"first": FIRST_RANKS, "second": SECOND_RANKS, "third": THIRD_RANKS}, baseline=None),
+        tmp_path / "a.html",
+        rounds=200,
     )
-    parts = Parts((tmp_path / "a.html").read_text(encoding="utf-8"))
-    about = parts.data("explorer")
-    assert about["systems"][about["system"]] == found.ranked()[0] == "second"
-    assert about["baseline"] == about["systems"].index(found.ranked()[-1])
-    assert [column.title for column in build_quality_table(found).columns] == ["system", *MEASURES]
+    parts = ParsedPage((tmp_path / "a.html").read_text(encoding="utf-8"))
+    settings = parts.data("explorer")
+    assert settings["systems"][settings["system"]] == result.ranked()[0] == "second"
+    assert settings["baseline"] == settings["systems"].index(result.ranked()[-1])
+    assert [column.title for column in build_quality_table(result).columns] == ["system", *MEASURES]
 
 
 def test_page_means_only_has_no_query_list():
     entries = {
         name: SystemSummary(name, {"ndcg@10": Mean(value, 0)}) for name, value in (("one", 0.25), ("other", 0.5))
     }
-    found = Overview("means", entries, ["ndcg@10"])
-    parts = Parts(render_page([build_report(found)]))
+    result = Overview("means", entries, ["ndcg@10"])
+    parts = ParsedPage(render_page([build_report(result)]))
     assert "report-queries" not in parts.ids
-    assert {one[1] for one in parts.scripts} == {"charts", None}
-    assert summarise_overview(found) in parts.text
+    assert {script[1] for script in parts.scripts} == {"charts", None}
+    assert summarise_overview(result) in parts.text
     assert "Not audited: an audit needs judgments and runs." in parts.text
     assert "Unknown whether queries failed." in parts.text
 
 
-def test_page_without_runs_has_query_list_without_rankings(known):
-    entries = {name: replace(entry, run=None) for name, entry in known.entries.items()}
-    found = replace(known, entries=entries, documents={})
-    parts = Parts(render_page([build_report(found)]))
-    assert {one[1] for one in parts.scripts} == {"explorer", "explorer-values", "charts", None}
+def test_page_without_runs_has_query_list_without_rankings(full_overview):
+    entries = {name: replace(entry, run=None) for name, entry in full_overview.entries.items()}
+    result = replace(full_overview, entries=entries, documents={})
+    parts = ParsedPage(render_page([build_report(result)]))
+    assert {script[1] for script in parts.scripts} == {"explorer", "explorer-values", "charts", None}
     assert "Rankings are not available." in parts.text
-    assert overview_explorer.build_rankings_payload(found) is None
+    assert overview_explorer.build_rankings_payload(result) is None
 
 
-def test_page_without_texts_and_timings_has_notices(known):
-    parts = Parts(render_page([build_report(replace(known, queries={}, documents={}, tags={}, strata={}))]))
+def test_page_without_texts_and_timings_has_notices(full_overview):
+    parts = ParsedPage(
+        render_page([build_report(replace(full_overview, queries={}, documents={}, tags={}, strata={}))])
+    )
     assert parts.data("explorer-values")["texts"] == [""] * N
     assert parts.data("explorer-values")["tags"] == []
     assert set(map(type, parts.data("explorer-rankings")["texts"])) == {type(None)}
@@ -382,54 +399,56 @@ def test_page_without_texts_and_timings_has_notices(known):
     assert not {"report-strata", "report-latency", "chart-report-quality_latency"} & set(parts.ids)
 
 
-def test_explorer_ignores_systems_with_other_queries(known):
-    scores = known.entries["third"].scores[0]
-    other = replace(scores, queries=[f"x{query}" for query in scores.queries])
-    entries = {**known.entries, "third": replace(known.entries["third"], scores=[other])}
-    found = replace(known, entries=entries, baseline="third")
-    assert overview_explorer.find_browsable_systems(found) == ["first", "second"]
-    about = Parts(render_page([build_report(found)])).data("explorer")
-    assert (about["systems"][about["system"]], about["systems"][about["baseline"]]) == ("second", "first")
+def test_explorer_ignores_systems_with_other_queries(full_overview):
+    scores = full_overview.entries["third"].scores[0]
+    other_scores = replace(scores, queries=[f"x{query}" for query in scores.queries])
+    entries = {**full_overview.entries, "third": replace(full_overview.entries["third"], scores=[other_scores])}
+    result = replace(full_overview, entries=entries, baseline="third")
+    assert overview_explorer.find_browsable_systems(result) == ["first", "second"]
+    settings = ParsedPage(render_page([build_report(result)])).data("explorer")
+    assert (settings["systems"][settings["system"]], settings["systems"][settings["baseline"]]) == ("second", "first")
 
 
 def test_page_empty_overview_is_rendered():
-    parts = Parts(render_page([build_report(Overview("nothing", {}, ["ndcg@10"]))]))
+    parts = ParsedPage(render_page([build_report(Overview("nothing", {}, ["ndcg@10"]))]))
     assert "No system has a value of ndcg@10." in parts.text
     assert "report-queries" not in parts.ids
 
 
-def test_quality_table_matches_overview(known):
-    table = build_quality_table(known, intervals=True)
+def test_quality_table_matches_overview(full_overview):
+    table = build_quality_table(full_overview, intervals=True)
     titles = [column.title for column in table.columns]
     assert titles == ["system", *MEASURES, "vs first", "p"]
-    for row, (name, entry) in zip(table.cells(), known.entries.items(), strict=True):
+    for row, (name, entry) in zip(table.cells(), full_overview.entries.items(), strict=True):
         assert (row[0].value, row[0].detail) == (name, "baseline" if name == "first" else "")
         for cell, measure in zip(row[1:3], MEASURES, strict=True):
             mean = entry.means[measure]
             assert cell.value == mean.value
             assert cell.detail == f"[{mean.low:.3f}, {mean.high:.3f}]"
-            assert cell.best == (mean.value == max(one.means[measure].value for one in known.entries.values()))
-        gap = known.difference(name)
-        assert row[3].value == ("" if gap is None else gap.difference)
+            assert cell.best == (
+                mean.value == max(entry.means[measure].value for entry in full_overview.entries.values())
+            )
+        difference = full_overview.difference(name)
+        assert row[3].value == ("" if difference is None else difference.difference)
 
 
-def test_page_has_summary_and_all_failures(known):
+def test_page_has_summary_and_all_failures(full_overview):
     failed = {query: f"error {query}" for query in QUERIES}
-    entries = {**known.entries, "third": replace(known.entries["third"], failed=failed)}
-    found = replace(known, entries=entries, failures={"fourth": "no such index"})
-    parts = Parts(render_page([build_report(found)]))
-    assert " ".join(summarise_overview(found).split()) in parts.text
+    entries = {**full_overview.entries, "third": replace(full_overview.entries["third"], failed=failed)}
+    result = replace(full_overview, entries=entries, failures={"fourth": "no such index"})
+    parts = ParsedPage(render_page([build_report(result)]))
+    assert " ".join(summarise_overview(result).split()) in parts.text
     assert f"Failed queries: third: {N}." in parts.text
     assert all(f"error {query}" in parts.text for query in QUERIES)
     assert "fourth was not run" in parts.text
     assert "no such index" in parts.text
 
 
-def test_failures_table_limit_keeps_first_failures(known, monkeypatch):
+def test_failures_table_limit_keeps_first_failures(full_overview, monkeypatch):
     monkeypatch.setattr("ragauge.reports.overview_tables.MAX_FAILURES_LISTED", 3)
     monkeypatch.setattr(overview_report, "MAX_FAILURES_LISTED", 3)
     failed = {query: f"error {query}" for query in QUERIES}
-    entries = {**known.entries, "third": replace(known.entries["third"], failed=failed)}
-    found = replace(known, entries=entries)
-    assert [row[3] for row in build_failures_table(found).rows] == ["error q00", "error q01", "error q02"]
-    assert "The first 3 are listed." in Parts(render_page([build_report(found)])).text
+    entries = {**full_overview.entries, "third": replace(full_overview.entries["third"], failed=failed)}
+    result = replace(full_overview, entries=entries)
+    assert [row[3] for row in build_failures_table(result).rows] == ["error q00", "error q01", "error q02"]
+    assert "The first 3 are listed." in ParsedPage(render_page([build_report(result)])).text

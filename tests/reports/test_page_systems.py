@@ -20,31 +20,31 @@ DATA = Dataset("small", DOCUMENTS, QUERIES, JUDGED)
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
+def folder_and_experiment(tmp_path_factory):
     out = tmp_path_factory.mktemp("out")
     return out, run(DATA, {"words": "bm25", "flat": "bm25(k1=0.0)"}, measures=MEASURES, k=20, baseline="words", out=out)
 
 
-def test_quality_table_many_measures_moves_rest_to_second_table(done):
-    found = overview(done[1], audited=False)
-    first, second = build_quality_table(found, intervals=True), build_other_measures_table(found)
+def test_quality_table_many_measures_moves_rest_to_second_table(folder_and_experiment):
+    result = overview(folder_and_experiment[1], audited=False)
+    first, second = build_quality_table(result, intervals=True), build_other_measures_table(result)
     assert [column.title for column in first.columns] == ["system", *MEASURES[:4], "vs words", "p", "p95 ms"]
     assert [column.title for column in second.columns] == ["system", *MEASURES[4:]]
     assert f"Other measures: {', '.join(MEASURES[4:])}." in first.note
     for measure, cell in zip(MEASURES[4:], second.cells()[1][1:], strict=True):
-        assert cell.value == found.entries["flat"].means[measure].value
-    assert "<summary>Other measures</summary>" in OUTPUT_FORMATS["html"].write([found])
+        assert cell.value == result.entries["flat"].means[measure].value
+    assert "<summary>Other measures</summary>" in OUTPUT_FORMATS["html"].write([result])
 
 
-def test_quality_table_few_measures_has_no_second_table(done):
-    found = overview(done[1], measures=MEASURES[:3], audited=False)
-    assert build_other_measures_table(found).rows == []
-    assert "Other measures" not in build_quality_table(found, intervals=True).note
+def test_quality_table_few_measures_has_no_second_table(folder_and_experiment):
+    result = overview(folder_and_experiment[1], measures=MEASURES[:3], audited=False)
+    assert build_other_measures_table(result).rows == []
+    assert "Other measures" not in build_quality_table(result, intervals=True).note
 
 
 @pytest.mark.slow
-def test_report_charts_with_layout_use_run_measures(done, tmp_path):
-    out, _ = done
+def test_report_charts_with_layout_use_run_measures(folder_and_experiment, tmp_path):
+    out, _ = folder_and_experiment
     report([out], tmp_path / "long.csv", format="swarm", charts=tmp_path / "with")
     report([out], charts=tmp_path / "alone")
     for name in ("measures.svg", "quality_latency.svg"):

@@ -30,13 +30,13 @@ SCHEMA = json_schema_of("ragauge-report")
 REPEATS = 4
 
 
-def lucky(query, k):
+def random_rank(query, k):
     """Return the relevant documents behind a random number of others, 0 to 2."""
-    at, number = int(query_rng(0, query).integers(0, 3)), int(query.split()[-1])
-    return [*(f"x{i}" for i in range(at)), f"d{number}a", f"d{number}b"][:k]
+    n_others, number = int(query_rng(0, query).integers(0, 3)), int(query.split()[-1])
+    return [*(f"x{i}" for i in range(n_others)), f"d{number}a", f"d{number}b"][:k]
 
 
-def steady(query, k):
+def fixed_rank(query, k):
     return ["x0", f"d{int(query.split()[-1])}a"][:k]
 
 
@@ -52,33 +52,33 @@ def dataset():
 
 
 @pytest.fixture(scope="module")
-def made(dataset, tmp_path_factory):
-    place = tmp_path_factory.mktemp("runs") / "numbers"
-    systems = {"steady": steady, "lucky": lucky}
-    return ragauge.run(dataset, systems, measures=MEASURES, baseline="steady", repeats=REPEATS, k=20, out=place)
+def experiment(dataset, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "numbers"
+    systems = {"steady": fixed_rank, "lucky": random_rank}
+    return ragauge.run(dataset, systems, measures=MEASURES, baseline="steady", repeats=REPEATS, k=20, out=folder)
 
 
 @pytest.fixture(scope="module")
-def seen(made):
-    return overview(str(made.folder), audited=False)
+def run_overview(experiment):
+    return overview(str(experiment.folder), audited=False)
 
 
-def values(run):
+def compute_reciprocal_ranks(run):
     """Compute the reciprocal rank of the relevant document per trial and query from the rankings."""
-    found = []
+    rows = []
     for trial in run.trials():
         ranked = {}
         for query, doc in trial.table.sort("query", "rank").select("query", "doc").iter_rows():
             ranked.setdefault(query, []).append(doc)
-        found.append([1 / (1 + ranked[f"q{i}"].index(f"d{i}a")) for i in range(24)])
-    return np.array(found)
+        rows.append([1 / (1 + ranked[f"q{i}"].index(f"d{i}a")) for i in range(24)])
+    return np.array(rows)
 
 
-def written(name, found):
-    return OUTPUT_FORMATS[name].write([found])
+def render_format(name, result):
+    return OUTPUT_FORMATS[name].write([result])
 
 
-def printed(parts, width=200):
+def print_parts(parts, width=200):
     from rich.console import Console
 
     out = io.StringIO()
@@ -88,88 +88,88 @@ def printed(parts, width=200):
     return out.getvalue()
 
 
-def rows_of(text):
+def read_rows(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
-def test_overview_mean_and_interval_cover_all_trials(made, seen):
-    table = values(made.runs["lucky"])
-    mean = seen.entries["lucky"].means["mrr@20"]
+def test_overview_mean_and_interval_cover_all_trials(experiment, run_overview):
+    table = compute_reciprocal_ranks(experiment.runs["lucky"])
+    mean = run_overview.entries["lucky"].means["mrr@20"]
     assert mean.value == pytest.approx(table.mean())
     assert mean.n == 24
     assert mean.low < mean.value < mean.high
-    found = ragauge.compare(
+    result = ragauge.compare(
         {
             "zero": {f"q{i}": 0.0 for i in range(24)},
             "lucky": [{f"q{i}": value for i, value in enumerate(row)} for row in table.tolist()],
         },
         baseline="zero",
     ).find("lucky")
-    assert (mean.low, mean.high) == pytest.approx(found.ci)  # equals the difference from 0 over queries and seeds
+    assert (mean.low, mean.high) == pytest.approx(result.ci)  # equals the difference from 0 over queries and seeds
 
 
-def test_overview_variation_matches_values_from_rankings(made, seen):
-    table = values(made.runs["lucky"])
-    found = seen.entries["lucky"].variation["mrr@20"]
-    assert (found.trials, found.n, found.left_out) == (REPEATS, 24, 0)
-    assert found.unstable == sum(len(set(column)) > 1 for column in table.T.tolist())
-    assert found.squares.queries == pytest.approx(REPEATS * table.mean(axis=0).var(ddof=1))
-    assert found.squares.trials == pytest.approx(24 * table.mean(axis=1).var(ddof=1))
-    assert list(seen.entries["lucky"].variation) == MEASURES
+def test_overview_variation_matches_values_from_rankings(experiment, run_overview):
+    table = compute_reciprocal_ranks(experiment.runs["lucky"])
+    variation = run_overview.entries["lucky"].variation["mrr@20"]
+    assert (variation.trials, variation.n, variation.left_out) == (REPEATS, 24, 0)
+    assert variation.unstable == sum(len(set(column)) > 1 for column in table.T.tolist())
+    assert variation.squares.queries == pytest.approx(REPEATS * table.mean(axis=0).var(ddof=1))
+    assert variation.squares.trials == pytest.approx(24 * table.mean(axis=1).var(ddof=1))
+    assert list(run_overview.entries["lucky"].variation) == MEASURES
 
 
-def test_trials_table_identical_trials_shows_same_rankings(seen):
-    assert seen.entries["steady"].variation == {}
-    rows = build_trials_table(seen, "mrr@20").texts()
+def test_trials_table_identical_trials_shows_same_rankings(run_overview):
+    assert run_overview.entries["steady"].variation == {}
+    rows = build_trials_table(run_overview, "mrr@20").texts()
     assert rows[0][:5] == ["steady", str(REPEATS), "0.5000", "0.5000", "same rankings"]
 
 
-def test_trials_table_equal_values_shows_same_values(dataset, made):
+def test_trials_table_equal_values_shows_same_values(dataset, experiment):
     # The relevant document is always in the top 3.
-    again = overview(made, audited=False, measures=["hit_rate@20", "mrr@20"])
-    found = again.entries["lucky"]
-    assert found.variation["hit_rate@20"].unstable == 0
-    assert found.means["hit_rate@20"] == Mean(1.0, 24, 1.0, 1.0)
-    assert build_trials_table(again, "hit_rate@20").texts()[1][4] == "same values"
+    other_measures = overview(experiment, audited=False, measures=["hit_rate@20", "mrr@20"])
+    entry = other_measures.entries["lucky"]
+    assert entry.variation["hit_rate@20"].unstable == 0
+    assert entry.means["hit_rate@20"] == Mean(1.0, 24, 1.0, 1.0)
+    assert build_trials_table(other_measures, "hit_rate@20").texts()[1][4] == "same values"
 
 
-def test_trials_table_terminal_output_has_min_max_and_legend(made, seen):
-    table = values(made.runs["lucky"])
-    report_of_all = build_report(seen)
-    shown, _ = render_report(report_of_all, 200)
-    line = next(one for one in printed(shown).splitlines() if one.startswith("lucky") and "%" in one).split()
+def test_trials_table_terminal_output_has_min_max_and_legend(experiment, run_overview):
+    table = compute_reciprocal_ranks(experiment.runs["lucky"])
+    full_report = build_report(run_overview)
+    content, _ = render_report(full_report, 200)
+    line = next(line for line in print_parts(content).splitlines() if line.startswith("lucky") and "%" in line).split()
     assert line[1:4] == [str(REPEATS), f"{table.mean(axis=1).min():.4f}", f"{table.mean(axis=1).max():.4f}"]
-    assert any(one.startswith("min, max: ") for one in describe_tables(seen))
-    narrow, left = render_report(report_of_all, 70)
-    assert {"min", "max"} <= set(left)
-    assert max(map(len, printed(narrow, 70).splitlines())) <= 70
+    assert any(note.startswith("min, max: ") for note in describe_tables(run_overview))
+    narrow, dropped = render_report(full_report, 70)
+    assert {"min", "max"} <= set(dropped)
+    assert max(map(len, print_parts(narrow, 70).splitlines())) <= 70
 
 
-def test_trials_table_80_columns_returns_dropped_columns(seen):
-    table = build_trials_table(seen, "mrr@20")
+def test_trials_table_80_columns_returns_dropped_columns(run_overview):
+    table = build_trials_table(run_overview, "mrr@20")
     header = [column.title for column in table.columns]
-    trials, left = render_table(table, 80)
-    kept = [str(column.header) for column in trials.columns]
-    assert kept == [title for title in header if title not in left]
-    assert {"min", "max"} <= set(left)
-    assert max(map(len, printed([trials], 80).splitlines())) <= 80
-    legend = describe_trials(seen)
+    trials, dropped = render_table(table, 80)
+    titles = [str(column.header) for column in trials.columns]
+    assert titles == [title for title in header if title not in dropped]
+    assert {"min", "max"} <= set(dropped)
+    assert max(map(len, print_parts([trials], 80).splitlines())) <= 80
+    legend = describe_trials(run_overview)
     assert all(title in " ".join(legend) for title in header[2:])
-    assert set(legend) <= set(describe_tables(seen))
-    text = written("markdown", seen).replace("\\", "")
+    assert set(legend) <= set(describe_tables(run_overview))
+    text = render_format("markdown", run_overview).replace("\\", "")
     assert all(line[1:] in text for line in legend)
 
 
 def test_outputs_identical_trials_have_no_variation_section(dataset):
-    found = overview(ragauge.run(dataset, {"steady": steady}, measures=["mrr@20"], repeats=2, k=20), audited=False)
-    assert not has_varying_trials(found)
-    assert describe_trials(found) == []
-    assert "Variation between trials" not in written("markdown", found) + written("html", found)
-    assert json.loads(written("json", found))["systems"]["steady"]["variation"] == {}
+    result = overview(ragauge.run(dataset, {"steady": fixed_rank}, measures=["mrr@20"], repeats=2, k=20), audited=False)
+    assert not has_varying_trials(result)
+    assert describe_trials(result) == []
+    assert "Variation between trials" not in render_format("markdown", result) + render_format("html", result)
+    assert json.loads(render_format("json", result))["systems"]["steady"]["variation"] == {}
 
 
-def test_markdown_and_html_have_trials_table_per_measure(seen):
-    text, page = written("markdown", seen), written("html", seen)
+def test_markdown_and_html_have_trials_table_per_measure(run_overview):
+    text, page = render_format("markdown", run_overview), render_format("html", run_overview)
     for measure in MEASURES:
         assert f"| {measure} over trials | trials |" in text
         assert f"{measure} over trials" in page
@@ -178,122 +178,131 @@ def test_markdown_and_html_have_trials_table_per_measure(seen):
     assert "BCa bootstrap over queries and trials" in page
 
 
-def test_json_output_with_trials_is_valid_and_has_variation(seen):
-    data = json.loads(written("json", seen))
+def test_json_output_with_trials_is_valid_and_has_variation(run_overview):
+    data = json.loads(render_format("json", run_overview))
     jsonschema.Draft202012Validator(SCHEMA).validate(data)
-    found, mine = data["systems"]["lucky"]["variation"]["mrr@20"], seen.entries["lucky"].variation["mrr@20"]
-    assert found["variances"] == pytest.approx(mine.variances._asdict())
-    assert found["error"] ** 2 == pytest.approx(sum(found["of_mean"].values()))
+    actual, expected = (
+        data["systems"]["lucky"]["variation"]["mrr@20"],
+        run_overview.entries["lucky"].variation["mrr@20"],
+    )
+    assert actual["variances"] == pytest.approx(expected.variances._asdict())
+    assert actual["error"] ** 2 == pytest.approx(sum(actual["of_mean"].values()))
     assert len(data["systems"]["lucky"]["scores"]) == REPEATS
     assert data["systems"]["steady"]["variation"] == {}
     shares = [row["seeds"]["share"] for row in data["comparisons"]["comparisons"] if row["measure"] == "mrr@20"]
-    assert shares == [pytest.approx(mine.by_trials)]  # the baseline is the same in every trial
+    assert shares == [pytest.approx(expected.by_trials)]  # the baseline is the same in every trial
 
 
-def test_csv_output_has_row_per_variance_component(seen):
-    rows = {(row["system"], row["figure"]): row for row in rows_of(written("csv", seen))}
-    mine = seen.entries["lucky"].variation["mrr@20"]
-    assert float(rows["lucky", "variance_rest(mrr@20)"]["value"]) == mine.variances.rest
-    assert float(rows["lucky", "standard_error(mrr@20)"]["value"]) == mine.error
+def test_csv_output_has_row_per_variance_component(run_overview):
+    rows = {(row["system"], row["figure"]): row for row in read_rows(render_format("csv", run_overview))}
+    variation = run_overview.entries["lucky"].variation["mrr@20"]
+    assert float(rows["lucky", "variance_rest(mrr@20)"]["value"]) == variation.variances.rest
+    assert float(rows["lucky", "standard_error(mrr@20)"]["value"]) == variation.error
     assert float(rows["lucky", "trials(mrr@20)"]["value"]) == REPEATS
     assert rows["lucky", "unstable(mrr@20)"]["n"] == "24"
     assert ("steady", "trials(mrr@20)") not in rows
 
 
-def test_overview_speed_covers_all_trials(seen):
-    for entry in seen.entries.values():
+def test_overview_speed_covers_all_trials(run_overview):
+    for entry in run_overview.entries.values():
         assert entry.speed.stages["total"].n == 24 * REPEATS
         assert len(entry.times["total"]) == 24 * REPEATS
 
 
-def test_compare_seeds_share_matches_variation(made, seen):
+def test_compare_seeds_share_matches_variation(experiment, run_overview):
     from ragauge.comparison.report import describe_comparisons
 
-    found = ragauge.compare(str(made.folder), measures=["mrr@20"])
-    share = seen.entries["lucky"].variation["mrr@20"].by_trials
-    assert found.find("lucky").seeds.share == pytest.approx(share)
+    result = ragauge.compare(str(experiment.folder), measures=["mrr@20"])
+    share = run_overview.entries["lucky"].variation["mrr@20"].by_trials
+    assert result.find("lucky").seeds.share == pytest.approx(share)
     assert f"more seeds would remove {share:.1%} of the variance of a difference in mrr@20" in describe_comparisons(
-        found
+        result
     )
-    assert found.to_polars()["seeds_share"].to_list() == [pytest.approx(share)]
+    assert result.to_polars()["seeds_share"].to_list() == [pytest.approx(share)]
 
 
-def scores(columns):
-    found = {m: np.array(values) for m, values in columns.items()}
-    queries = [f"q{i}" for i in range(len(next(iter(found.values()))))]
-    means = {m: float(np.nanmean(values)) for m, values in found.items()}
-    lacks = {m: {q: "none" for q, v in zip(queries, vs, strict=True) if math.isnan(v)} for m, vs in found.items()}
-    return Scores("mine", "default", queries, *(MeasureDict(one, str) for one in (found, means, lacks)))
+def make_scores(columns):
+    values_by_measure = {m: np.array(values) for m, values in columns.items()}
+    queries = [f"q{i}" for i in range(len(next(iter(values_by_measure.values()))))]
+    means = {m: float(np.nanmean(values)) for m, values in values_by_measure.items()}
+    unscored = {
+        m: {q: "none" for q, v in zip(queries, vs, strict=True) if math.isnan(v)} for m, vs in values_by_measure.items()
+    }
+    return Scores(
+        "mine", "default", queries, *(MeasureDict(item, str) for item in (values_by_measure, means, unscored))
+    )
 
 
 def test_summarise_systems_unscored_trial_is_in_mean_not_in_variation():
     first, second = [0.2, 0.4, 0.9, 0.5], [0.3, 0.4, math.nan, 0.6]
-    found = summarise_systems({"mine": [scores({"mrr": first}), scores({"mrr": second})]}, ["mrr"], {}, 0.95)["mine"]
-    assert found.means["mrr"].value == pytest.approx((0.5 + 1.3 / 3) / 2)
-    assert found.means["mrr"].n == 4
-    assert (found.variation["mrr"].n, found.variation["mrr"].left_out) == (3, 1)
-    whole = summarise_systems(
-        {"mine": [scores({"mrr": [*one[:2], one[3]]}) for one in (first, second)]}, ["mrr"], {}, 0.95
+    result = summarise_systems(
+        {"mine": [make_scores({"mrr": first}), make_scores({"mrr": second})]}, ["mrr"], {}, 0.95
+    )["mine"]
+    assert result.means["mrr"].value == pytest.approx((0.5 + 1.3 / 3) / 2)
+    assert result.means["mrr"].n == 4
+    assert (result.variation["mrr"].n, result.variation["mrr"].left_out) == (3, 1)
+    complete = summarise_systems(
+        {"mine": [make_scores({"mrr": [*trial[:2], trial[3]]}) for trial in (first, second)]}, ["mrr"], {}, 0.95
     )
-    other, mine = whole["mine"].means["mrr"], found.means["mrr"]
+    complete_mean, mean = complete["mine"].means["mrr"], result.means["mrr"]
     # The interval is as wide as that of the three queries with values in both trials.
-    assert mine.high - mine.value == pytest.approx(other.high - other.value)
-    told = describe_trials(Overview("t", {"mine": found}, ["mrr"]))
-    assert told[-1] == "up to 1 queries without a value in some trial are left out"
+    assert mean.high - mean.value == pytest.approx(complete_mean.high - complete_mean.value)
+    notes = describe_trials(Overview("t", {"mine": result}, ["mrr"]))
+    assert notes[-1] == "up to 1 queries without a value in some trial are left out"
 
 
 # The swarm table
 
 
-def test_report_swarm_format_uses_dataset_target_map(made, tmp_path):
-    found = report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False)
-    assert found.convention == "swarm, targets=map"
-    assert any("use the target map of the dataset" in note for note in found.notes)
-    rows = rows_of((tmp_path / "long.csv").read_text())
+def test_report_swarm_format_uses_dataset_target_map(experiment, tmp_path):
+    result = report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False)
+    assert result.convention == "swarm, targets=map"
+    assert any("use the target map of the dataset" in note for note in result.notes)
+    rows = read_rows((tmp_path / "long.csv").read_text())
     assert {row["convention"] for row in rows} == {"swarm, targets=map"}
     assert len(rows) == 2 * REPEATS * 24  # includes each trial of the system without variation
-    odd = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
+    first_row = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
     # One of two relevant documents is found, and both have the same target.
-    assert [float(odd[name]) for name in ("Recall@20", "DR@20", "Diversity_Count")] == [0.5, 1.0, 1.0]
-    table = values(made.runs["lucky"])
+    assert [float(first_row[name]) for name in ("Recall@20", "DR@20", "Diversity_Count")] == [0.5, 1.0, 1.0]
+    table = compute_reciprocal_ranks(experiment.runs["lucky"])
     for trial in range(REPEATS):
-        mine = {
+        actual = {
             row["query_id"]: float(row["MRR"]) for row in rows if (row["method"], row["seed"]) == ("lucky", str(trial))
         }
-        assert [mine[f"q{i}"] for i in range(24)] == pytest.approx(table[trial].tolist())
+        assert [actual[f"q{i}"] for i in range(24)] == pytest.approx(table[trial].tolist())
 
 
-def test_report_swarm_format_has_latency_per_trial(made, tmp_path):
-    report(made, tmp_path / "long.csv", format="swarm", audited=False)
-    told = {
+def test_report_swarm_format_has_latency_per_trial(experiment, tmp_path):
+    report(experiment, tmp_path / "long.csv", format="swarm", audited=False)
+    latencies = {
         (row["method"], row["query_id"], int(row["seed"])): float(row["latency"])
-        for row in rows_of((tmp_path / "long.csv").read_text())
+        for row in read_rows((tmp_path / "long.csv").read_text())
     }
-    for name, run in made.runs.items():
+    for name, run in experiment.runs.items():
         for query, repeat, ns in (
             run.timings.filter(pl.col("status") == "ok").select("query", "repeat", "total_ns").iter_rows()
         ):
-            assert told[name, query, repeat] == ns / 1e9
+            assert latencies[name, query, repeat] == ns / 1e9
 
 
 @pytest.mark.slow
-def test_report_swarm_format_round_trips(made, tmp_path):
-    report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False)
-    back = LAYOUTS["swarm"].read(str(tmp_path / "long.csv"))
-    assert back.convention == "swarm, targets=map"
-    assert "dr@20" in back.measures
-    assert not back.notes
+def test_report_swarm_format_round_trips(experiment, tmp_path):
+    report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False)
+    restored = LAYOUTS["swarm"].read(str(tmp_path / "long.csv"))
+    assert restored.convention == "swarm, targets=map"
+    assert "dr@20" in restored.measures
+    assert not restored.notes
     report(str(tmp_path / "long.csv"), tmp_path / "again.csv", format="swarm")
     assert (tmp_path / "again.csv").read_text() == (tmp_path / "long.csv").read_text()
     assert overview(str(tmp_path / "long.csv")).entries["steady"].variation["mrr@20"].unstable == 0
 
 
-def test_report_swarm_convention_ignores_target_map(made, tmp_path):
-    report(str(made.folder), tmp_path / "long.csv", format="swarm", audited=False, convention="swarm")
-    rows = rows_of((tmp_path / "long.csv").read_text())
+def test_report_swarm_convention_ignores_target_map(experiment, tmp_path):
+    report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False, convention="swarm")
+    rows = read_rows((tmp_path / "long.csv").read_text())
     assert "convention" not in rows[0]
-    odd = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
-    assert [float(odd[name]) for name in ("Recall@20", "DR@20")] == [0.5, 0.5]  # each document is its own target
+    first_row = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
+    assert [float(first_row[name]) for name in ("Recall@20", "DR@20")] == [0.5, 0.5]  # each document is its own target
 
 
 def test_read_swarm_mixed_conventions_raises_error(tmp_path):
@@ -304,6 +313,6 @@ def test_read_swarm_mixed_conventions_raises_error(tmp_path):
 
 
 def test_trials_table_means_only_is_empty():
-    found = Overview("paper", {"a": SystemSummary("a", {"mrr": Mean(0.5, 0)})}, ["mrr"])
-    assert not has_varying_trials(found)
-    assert build_trials_table(found, "mrr").rows == []
+    result = Overview("paper", {"a": SystemSummary("a", {"mrr": Mean(0.5, 0)})}, ["mrr"])
+    assert not has_varying_trials(result)
+    assert build_trials_table(result, "mrr").rows == []

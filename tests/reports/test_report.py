@@ -21,25 +21,25 @@ from ragauge.stats.intervals import mean_intervals
 from ragauge.stats.smallest_k import smallest_k, smallest_k_each
 
 
-def noisy(share):
+def make_search(share):
     rng = random.Random(share)
 
     def search(query, k):
-        right = f"d{int(query.split()[-1]):05d}"
+        relevant = f"d{int(query.split()[-1]):05d}"
         others = [f"d{rng.randrange(100, 500):05d}" for _ in range(k)]
-        found = [right, *others] if rng.random() < share else others
-        return list(dict.fromkeys(found))[:k]
+        docs = [relevant, *others] if rng.random() < share else others
+        return list(dict.fromkeys(docs))[:k]
 
     return search
 
 
-half = noisy(0.5)
+search_half = make_search(0.5)
 
 
-def failing(query, k):
+def fail_on_query_7(query, k):
     if query.endswith(" 7"):
         raise RuntimeError("no answer")
-    return half(query, k)
+    return search_half(query, k)
 
 
 @pytest.fixture(scope="module")
@@ -52,42 +52,44 @@ def dataset():
 
 
 @pytest.fixture(scope="module")
-def folder(dataset, tmp_path_factory):
-    place = tmp_path_factory.mktemp("runs") / "numbers"
-    systems = {"some": noisy(0.4), "more": noisy(0.8), "failing": failing}
-    ragauge.run(dataset, systems, baseline="some", out=place, k=5)
-    return place
+def run_folder(dataset, tmp_path_factory):
+    path = tmp_path_factory.mktemp("runs") / "numbers"
+    systems = {"some": make_search(0.4), "more": make_search(0.8), "failing": fail_on_query_7}
+    ragauge.run(dataset, systems, baseline="some", out=path, k=5)
+    return path
 
 
 @pytest.fixture(scope="module")
-def seen(folder):
-    return overview(str(folder), audited=False)
+def run_overview(run_folder):
+    return overview(str(run_folder), audited=False)
 
 
-def test_overview_means_match_evaluate(seen, folder):
-    scores = ragauge.evaluate(str(folder), {name: str(folder / name) for name in seen.entries}, seen.measures)
-    for name, entry in seen.entries.items():
-        for measure in seen.measures:
+def test_overview_means_match_evaluate(run_overview, run_folder):
+    scores = ragauge.evaluate(
+        str(run_folder), {name: str(run_folder / name) for name in run_overview.entries}, run_overview.measures
+    )
+    for name, entry in run_overview.entries.items():
+        for measure in run_overview.measures:
             assert entry.means[measure].value == scores[name].means[measure]
             assert entry.means[measure].n == 60
 
 
-def test_overview_keeps_system_order_of_run(seen):
-    assert seen.systems == ["some", "more", "failing"]
+def test_overview_keeps_system_order_of_run(run_overview):
+    assert run_overview.systems == ["some", "more", "failing"]
 
 
-def test_overview_baseline_defaults_to_that_of_folder(seen, folder):
-    assert seen.baseline == "some"
-    assert overview(str(folder), baseline="more", audited=False).baseline == "more"
+def test_overview_baseline_defaults_to_that_of_folder(run_overview, run_folder):
+    assert run_overview.baseline == "some"
+    assert overview(str(run_folder), baseline="more", audited=False).baseline == "more"
 
 
 def test_mean_intervals_match_scipy_bca_bootstrap():
     rng = np.random.default_rng(5)
     values = rng.beta(0.5, 1.5, 80)
     low, high = mean_intervals(values[:, None])[:, 0]
-    found = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="BCa", rng=rng).confidence_interval
-    assert low == pytest.approx(found.low, abs=0.004)
-    assert high == pytest.approx(found.high, abs=0.004)
+    result = stats.bootstrap((values,), np.mean, n_resamples=20_000, method="BCa", rng=rng).confidence_interval
+    assert low == pytest.approx(result.low, abs=0.004)
+    assert high == pytest.approx(result.high, abs=0.004)
 
 
 def test_mean_intervals_ignore_nan_and_need_two_values():
@@ -99,121 +101,126 @@ def test_mean_intervals_ignore_nan_and_need_two_values():
 
 def test_smallest_k_each_matches_smallest_k_per_system():
     rng = np.random.default_rng(2)
-    several = {
+    scores_by_system = {
         name: {
             k: np.maximum.accumulate(rng.random((4, 50)) < 0.3, axis=0)[i].astype(float)
             for i, k in enumerate((1, 2, 5, 9))
         }
         for name in "ab"
     }
-    several["c"] = {k: np.where(np.arange(50) < 3, math.nan, column) for k, column in several["a"].items()}
-    together = smallest_k_each(several, "recall")
-    for name, values in several.items():
-        assert together[name].k == smallest_k(values, "recall").k
-        assert list(together[name].table) == list(smallest_k(values, "recall").table)
+    scores_by_system["c"] = {
+        k: np.where(np.arange(50) < 3, math.nan, column) for k, column in scores_by_system["a"].items()
+    }
+    results = smallest_k_each(scores_by_system, "recall")
+    for name, values in scores_by_system.items():
+        assert results[name].k == smallest_k(values, "recall").k
+        assert list(results[name].table) == list(smallest_k(values, "recall").table)
 
 
-def test_overview_curves_match_evaluate_at_every_k(seen, folder):
-    curve = next(one for one in seen.curves if one.measure == "recall")
+def test_overview_curves_match_evaluate_at_every_k(run_overview, run_folder):
+    curve = next(curve for curve in run_overview.curves if curve.measure == "recall")
     assert list(curve.ks) == [1, 2, 3, 5]
-    for name in seen.entries:
-        means = ragauge.evaluate(str(folder), str(folder / name), [f"recall@{k}" for k in curve.ks]).means
+    for name in run_overview.entries:
+        means = ragauge.evaluate(str(run_folder), str(run_folder / name), [f"recall@{k}" for k in curve.ks]).means
         assert list(curve.values[name]) == pytest.approx(list(means.values()))
         assert curve.enough[name].k in curve.ks
 
 
-def test_overview_strata_match_means_of_their_queries(seen):
-    parts = {part.value: part for part in seen.strata["half"]}
-    scores = seen.entries["more"].scores[0]
-    odd = [v for q, v in zip(scores.queries, scores.values["ndcg@5"], strict=True) if int(q[1:]) % 2]
+def test_overview_strata_match_means_of_their_queries(run_overview):
+    parts = {part.value: part for part in run_overview.strata["half"]}
+    scores = run_overview.entries["more"].scores[0]
+    odd_scores = [v for q, v in zip(scores.queries, scores.values["ndcg@5"], strict=True) if int(q[1:]) % 2]
     assert parts["odd"].n == 30
-    assert parts["odd"].means["more"].value == pytest.approx(np.mean(odd))
-    assert parts["odd"].means["more"].low <= np.mean(odd) <= parts["odd"].means["more"].high
+    assert parts["odd"].means["more"].value == pytest.approx(np.mean(odd_scores))
+    assert parts["odd"].means["more"].low <= np.mean(odd_scores) <= parts["odd"].means["more"].high
 
 
-def test_overview_stratum_comparisons_match_compare(seen, folder):
-    mine = {row.stratum: row for row in seen.compared.strata}
-    assert {(row.system, row.baseline, row.measure) for row in mine.values()} == {("more", "some", "ndcg@5")}
-    wanted = ragauge.compare(
-        [str(folder / "some"), str(folder / "more")], baseline="some", measures="ndcg@5", by="half"
+def test_overview_stratum_comparisons_match_compare(run_overview, run_folder):
+    rows_by_stratum = {row.stratum: row for row in run_overview.compared.strata}
+    assert {(row.system, row.baseline, row.measure) for row in rows_by_stratum.values()} == {("more", "some", "ndcg@5")}
+    expected = ragauge.compare(
+        [str(run_folder / "some"), str(run_folder / "more")], baseline="some", measures="ndcg@5", by="half"
     )
-    for row in wanted.strata:
-        assert (mine[row.stratum].difference, mine[row.stratum].ci) == (row.difference, row.ci)
-        assert mine[row.stratum].p_corrected == row.p_corrected
+    for row in expected.strata:
+        assert (rows_by_stratum[row.stratum].difference, rows_by_stratum[row.stratum].ci) == (row.difference, row.ci)
+        assert rows_by_stratum[row.stratum].p_corrected == row.p_corrected
 
 
-def test_overview_by_unknown_tag_raises_error_with_known_tags(folder):
+def test_overview_by_unknown_tag_raises_error_with_known_tags(run_folder):
     with pytest.raises(UnknownName, match="third") as error:
-        overview(str(folder), by="third", audited=False)
+        overview(str(run_folder), by="third", audited=False)
     assert "half" in str(error.value)
 
 
-def test_overview_differences_match_compare(seen, folder):
-    found = ragauge.compare(str(folder), baseline="some")
-    for row in found.rows:
-        mine = seen.difference(row.system, row.measure)
-        assert (mine.difference, mine.ci, mine.p_corrected) == (row.difference, row.ci, row.p_corrected)
-        assert mine.stars == row.stars
+def test_overview_differences_match_compare(run_overview, run_folder):
+    result = ragauge.compare(str(run_folder), baseline="some")
+    for row in result.rows:
+        actual = run_overview.difference(row.system, row.measure)
+        assert (actual.difference, actual.ci, actual.p_corrected) == (row.difference, row.ci, row.p_corrected)
+        assert actual.stars == row.stars
 
 
-def test_overview_rival_compares_best_with_second_best(seen):
-    best, second = seen.ranked()[:2]
-    assert (seen.rival.system, seen.rival.baseline) == (best, second)
-    difference = seen.entries[best].means[seen.first].value - seen.entries[second].means[seen.first].value
-    assert seen.rival.difference == pytest.approx(difference)
+def test_overview_rival_compares_best_with_second_best(run_overview):
+    best, second = run_overview.ranked()[:2]
+    assert (run_overview.rival.system, run_overview.rival.baseline) == (best, second)
+    difference = (
+        run_overview.entries[best].means[run_overview.first].value
+        - run_overview.entries[second].means[run_overview.first].value
+    )
+    assert run_overview.rival.difference == pytest.approx(difference)
 
 
-def test_overview_keeps_failed_queries_and_errors(seen):
-    assert set(seen.entries["failing"].failed) == {"q7"}
-    assert "no answer" in seen.entries["failing"].failed["q7"]
-    assert seen.entries["failing"].speed.failed == 1
+def test_overview_keeps_failed_queries_and_errors(run_overview):
+    assert set(run_overview.entries["failing"].failed) == {"q7"}
+    assert "no answer" in run_overview.entries["failing"].failed["q7"]
+    assert run_overview.entries["failing"].speed.failed == 1
 
 
-def test_overview_times_match_run_timings(seen):
-    run = seen.entries["more"].run
-    assert sorted(seen.entries["more"].times["total"]) == pytest.approx(
+def test_overview_times_match_run_timings(run_overview):
+    run = run_overview.entries["more"].run
+    assert sorted(run_overview.entries["more"].times["total"]) == pytest.approx(
         sorted(ns / 1e6 for ns in run.timings["total_ns"].to_list())
     )
 
 
 def test_overview_reads_failures_from_experiment_file(dataset, tmp_path):
-    systems = {"some": noisy(0.4), "bad": "http(url=http://127.0.0.1:9/x)"}
+    systems = {"some": make_search(0.4), "bad": "http(url=http://127.0.0.1:9/x)"}
     ragauge.run(dataset, systems, out=tmp_path / "x", k=3, allow_failures=True)
     # Whether a system fails when it is built or when it is queried depends on the system. A description that cannot be
     # built fails before the run. The failure is therefore written into the file.
-    written = json.loads((tmp_path / "x" / "experiment.json").read_text())
-    assert written["systems"] == ["some", "bad"]
-    about = {**written, "failures": {"worse": "it has no index"}}
-    (tmp_path / "x" / "experiment.json").write_text(json.dumps(about))
+    content = json.loads((tmp_path / "x" / "experiment.json").read_text())
+    assert content["systems"] == ["some", "bad"]
+    with_failure = {**content, "failures": {"worse": "it has no index"}}
+    (tmp_path / "x" / "experiment.json").write_text(json.dumps(with_failure))
     assert overview(str(tmp_path / "x"), audited=False).failures == {"worse": "it has no index"}
 
 
-def test_overview_missing_experiment_file_has_no_baseline(folder, tmp_path):
+def test_overview_missing_experiment_file_has_no_baseline(run_folder, tmp_path):
     import shutil
 
-    shutil.copytree(folder, tmp_path / "copy")
+    shutil.copytree(run_folder, tmp_path / "copy")
     (tmp_path / "copy" / "experiment.json").unlink()
-    found = overview(str(tmp_path / "copy"), audited=False)
-    assert found.baseline is None
-    assert len(found.compared.rows) == 3 * len(found.measures)
+    result = overview(str(tmp_path / "copy"), audited=False)
+    assert result.baseline is None
+    assert len(result.compared.rows) == 3 * len(result.measures)
 
 
 def test_overview_experiment_in_memory_matches_its_scores(dataset):
-    made = ragauge.run(dataset, {"some": noisy(0.4), "more": noisy(0.8)}, baseline="some", k=5)
-    found = overview(made, audited=False)
-    assert found.baseline == "some"
-    assert found.entries["more"].means["ndcg@5"].value == made.scores["more"].means["ndcg@5"]
-    assert found.documents["d00003"].title == "number 3"
-    other = overview(made, measures=["recall@3"], audited=False)
+    experiment = ragauge.run(dataset, {"some": make_search(0.4), "more": make_search(0.8)}, baseline="some", k=5)
+    result = overview(experiment, audited=False)
+    assert result.baseline == "some"
+    assert result.entries["more"].means["ndcg@5"].value == experiment.scores["more"].means["ndcg@5"]
+    assert result.documents["d00003"].title == "number 3"
+    other = overview(experiment, measures=["recall@3"], audited=False)
     assert other.measures == ["recall@3"]
-    again = ragauge.evaluate(dataset.judgments, made.runs["more"], ["recall@3"])
-    assert other.entries["more"].means["recall@3"].value == again.means["recall@3"]
+    scores = ragauge.evaluate(dataset.judgments, experiment.runs["more"], ["recall@3"])
+    assert other.entries["more"].means["recall@3"].value == scores.means["recall@3"]
 
 
-def test_overview_one_system_has_no_comparison(folder):
-    found = overview(str(folder / "more"), audited=False)
-    assert found.compared is None
-    assert found.rival is None
+def test_overview_one_system_has_no_comparison(run_folder):
+    result = overview(str(run_folder / "more"), audited=False)
+    assert result.compared is None
+    assert result.rival is None
 
 
 def test_overview_reads_external_score_table(tmp_path):
@@ -224,31 +231,31 @@ def test_overview_reads_external_score_table(tmp_path):
         for q in range(20)
     ]
     (tmp_path / "scores.csv").write_text("method,seed,query_id,mine\n" + "\n".join(rows) + "\n")
-    found = overview(str(tmp_path / "scores.csv"))
-    assert found.entries["b"].means["mine"].value == pytest.approx(0.415)
-    assert len(found.entries["b"].scores) == 2
-    assert found.audit is None
+    result = overview(str(tmp_path / "scores.csv"))
+    assert result.entries["b"].means["mine"].value == pytest.approx(0.415)
+    assert len(result.entries["b"].scores) == 2
+    assert result.audit is None
 
 
-def test_overview_audited_has_audit_result(folder, dataset):
-    found = overview(str(folder), audited=True, dataset=None)
-    assert found.audit is not None
-    assert {one.subject for one in found.audit.findings} | set(found.audit.skipped)
+def test_overview_audited_has_audit_result(run_folder, dataset):
+    result = overview(str(run_folder), audited=True, dataset=None)
+    assert result.audit is not None
+    assert {finding.subject for finding in result.audit.findings} | set(result.audit.skipped)
 
 
-def test_overview_different_judgments_raises_incomparable(folder, dataset, tmp_path):
+def test_overview_different_judgments_raises_incomparable(run_folder, dataset, tmp_path):
     other = ragauge.Dataset(
         "others", dataset.documents, dataset.queries, ragauge.Judgments({q: {"d00001": 1} for q in dataset.queries})
     )
-    ragauge.run(other, {"some": noisy(0.4)}, out=tmp_path / "other", k=5)
+    ragauge.run(other, {"some": make_search(0.4)}, out=tmp_path / "other", k=5)
     with pytest.raises(Incomparable):
-        overview([str(folder), str(tmp_path / "other")])
+        overview([str(run_folder), str(tmp_path / "other")])
 
 
 # --- common queries, trials and judgments ---
 
 
-def trec(path, rankings):
+def write_run(path, rankings):
     """Write a run file from `{query: [documents]}`."""
     rows = [f"{q} Q0 {d} {i + 1} {10 - i} x" for q, docs in rankings.items() for i, d in enumerate(docs)]
     path.write_text("\n".join(rows) + "\n")
@@ -262,72 +269,74 @@ def qrels(tmp_path):
     return str(path)
 
 
-def ranks(places):
+def make_rankings(ranks):
     """Build rankings with the relevant document at these ranks; rank 0 omits it."""
-    return {f"q{i}": [f"right{i}" if j == place else f"d{j}" for j in range(1, 6)] for i, place in enumerate(places)}
+    return {f"q{i}": [f"right{i}" if j == rank else f"d{j}" for j in range(1, 6)] for i, rank in enumerate(ranks)}
 
 
 def test_overview_common_queries_ranks_by_overlap(qrels, tmp_path):
-    broad = trec(tmp_path / "broad.run", ranks([2] * 20))
-    narrow = trec(tmp_path / "narrow.run", {q: docs for q, docs in ranks([1] * 20).items() if int(q[1:]) < 8})
+    broad = write_run(tmp_path / "broad.run", make_rankings([2] * 20))
+    narrow = write_run(
+        tmp_path / "narrow.run", {q: docs for q, docs in make_rankings([1] * 20).items() if int(q[1:]) < 8}
+    )
     with pytest.raises(Incomparable, match="narrow lacks 12 of 20"):
         overview([qrels, broad, narrow], audited=False)
-    found = overview([qrels, broad, narrow], common_queries=True, audited=False)
-    assert found.ranked()[0] == "narrow"
-    assert found.entries["broad"].means["mrr"] == (0.5, 8, 0.5, 0.5)
-    assert found.rival.means == (pytest.approx(1 / math.log2(3)), 1.0)
-    assert found.rival.system == "narrow"
-    assert not any("count 0" in note for note in found.notes)
+    result = overview([qrels, broad, narrow], common_queries=True, audited=False)
+    assert result.ranked()[0] == "narrow"
+    assert result.entries["broad"].means["mrr"] == (0.5, 8, 0.5, 0.5)
+    assert result.rival.means == (pytest.approx(1 / math.log2(3)), 1.0)
+    assert result.rival.system == "narrow"
+    assert not any("count 0" in note for note in result.notes)
     counted = overview([qrels, broad, narrow], count_missing=True, audited=False)
     assert counted.ranked()[0] == "broad"
     assert counted.entries["narrow"].means["mrr"].value == pytest.approx(0.4)
 
 
 def test_overview_several_trials_ranks_by_mean(qrels, tmp_path):
-    places = {"once": [1] * 20, "never": [0] * 20, "second": [2] * 20, "third": [3] * 20}
-    files = {name: trec(tmp_path / f"{name}.run", ranks(mine)) for name, mine in places.items()}
-    given = [qrels, f"wavers={files['once']}", f"wavers={files['never']}", files["second"], files["third"]]
-    found = overview(given, measures=["mrr"], audited=False)
-    assert found.ranked() == ["wavers", "second", "third"] or found.ranked() == ["second", "wavers", "third"]
-    assert {found.rival.system, found.rival.baseline} == {"wavers", "second"}
-    assert found.entries["wavers"].means["mrr"].value == pytest.approx(0.5)
-    curve = next(one for one in found.curves if one.measure == "hit_rate")
+    ranks_by_name = {"once": [1] * 20, "never": [0] * 20, "second": [2] * 20, "third": [3] * 20}
+    files = {name: write_run(tmp_path / f"{name}.run", make_rankings(ranks)) for name, ranks in ranks_by_name.items()}
+    inputs = [qrels, f"wavers={files['once']}", f"wavers={files['never']}", files["second"], files["third"]]
+    result = overview(inputs, measures=["mrr"], audited=False)
+    assert result.ranked() == ["wavers", "second", "third"] or result.ranked() == ["second", "wavers", "third"]
+    assert {result.rival.system, result.rival.baseline} == {"wavers", "second"}
+    assert result.entries["wavers"].means["mrr"].value == pytest.approx(0.5)
+    curve = next(curve for curve in result.curves if curve.measure == "hit_rate")
     assert curve.values["wavers"][-1] == pytest.approx(0.5)
-    assert found.entries["wavers"].values("mrr").tolist() == pytest.approx([0.5] * 20)
+    assert result.entries["wavers"].values("mrr").tolist() == pytest.approx([0.5] * 20)
 
 
 @pytest.mark.slow
 def test_overview_partly_failing_system_in_memory_matches_folder(dataset, tmp_path):
-    asked = []
+    calls = []
 
-    def tires(query, k):
-        asked.append(query)
-        if len(asked) > 65:  # 60 queries and 5 warm-up queries succeed
+    def fails_later(query, k):
+        calls.append(query)
+        if len(calls) > 65:  # 60 queries and 5 warm-up queries succeed
             raise RuntimeError("tired")
         return [f"d{int(query.split()[-1]):05d}"]
 
-    made = ragauge.run(
-        dataset, {"some": noisy(0.4), "tires": tires}, baseline="some", repeats=3, out=tmp_path / "x", k=5
+    experiment = ragauge.run(
+        dataset, {"some": make_search(0.4), "tires": fails_later}, baseline="some", repeats=3, out=tmp_path / "x", k=5
     )
-    here, there = overview(made, audited=False), overview(str(tmp_path / "x"), audited=False)
-    assert here.entries["tires"].means["mrr@5"].value == pytest.approx(1 / 3, abs=0.03)
-    for name in here.entries:
-        assert here.entries[name].means["mrr@5"] == there.entries[name].means["mrr@5"]
-    past = ragauge.history(tmp_path, measures="mrr@3")
-    (point,) = past.series("tires", "mrr@3")
-    assert point.mean.value == pytest.approx(here.entries["tires"].means["mrr@5"].value)
-    assert "tires: 120 queries failed in a later trial; their latencies are excluded" in there.notes
-    curve = next(one for one in there.curves if one.measure == "hit_rate")
-    assert curve.values["tires"][-1] == pytest.approx(there.entries["tires"].means["hit_rate@5"].value)
+    in_memory, from_folder = overview(experiment, audited=False), overview(str(tmp_path / "x"), audited=False)
+    assert in_memory.entries["tires"].means["mrr@5"].value == pytest.approx(1 / 3, abs=0.03)
+    for name in in_memory.entries:
+        assert in_memory.entries[name].means["mrr@5"] == from_folder.entries[name].means["mrr@5"]
+    past_runs = ragauge.history(tmp_path, measures="mrr@3")
+    (point,) = past_runs.series("tires", "mrr@3")
+    assert point.mean.value == pytest.approx(in_memory.entries["tires"].means["mrr@5"].value)
+    assert "tires: 120 queries failed in a later trial; their latencies are excluded" in from_folder.notes
+    curve = next(curve for curve in from_folder.curves if curve.measure == "hit_rate")
+    assert curve.values["tires"][-1] == pytest.approx(from_folder.entries["tires"].means["hit_rate@5"].value)
 
 
 def test_overview_curve_beyond_run_depth_is_nan(qrels, tmp_path):
-    deep = trec(
-        tmp_path / "deep.run", {q: [*docs, *(f"e{j}" for j in range(5))] for q, docs in ranks([2] * 20).items()}
+    deep = write_run(
+        tmp_path / "deep.run", {q: [*docs, *(f"e{j}" for j in range(5))] for q, docs in make_rankings([2] * 20).items()}
     )
-    flat = trec(tmp_path / "flat.run", {q: docs[:3] for q, docs in ranks([1] * 20).items()})
-    found = overview([qrels, deep, flat], measures=["mrr"], audited=False)
-    curve = next(one for one in found.curves if one.measure == "recall")
+    flat = write_run(tmp_path / "flat.run", {q: docs[:3] for q, docs in make_rankings([1] * 20).items()})
+    result = overview([qrels, deep, flat], measures=["mrr"], audited=False)
+    curve = next(curve for curve in result.curves if curve.measure == "recall")
     assert list(curve.ks) == [1, 2, 3, 5, 10]
     assert [math.isnan(value) for value in curve.values["flat"]] == [False, False, False, True, True]
     assert not any(math.isnan(value) for value in curve.values["deep"])
@@ -337,49 +346,51 @@ def test_overview_curve_beyond_run_depth_is_nan(qrels, tmp_path):
 @pytest.mark.parametrize(("rel", "label"), [(None, "recall"), (2, "recall(rel=2)")])
 def test_report_rel_option_is_in_curve_label(ragauge_cli, tmp_path, rel, label):
     (tmp_path / "q.txt").write_text("q1 0 d1 2\nq1 0 d2 1\nq2 0 d1 1\nq2 0 d3 2\n")
-    run = trec(tmp_path / "a.run", {"q1": ["d2", "d1"], "q2": ["d1", "d3"]})
-    asked = [] if rel is None else ["-l", rel]
-    assert ragauge_cli("report", tmp_path / "q.txt", run, *asked, "-o", tmp_path / "page.md")[0] == 0
+    run = write_run(tmp_path / "a.run", {"q1": ["d2", "d1"], "q2": ["d1", "d3"]})
+    options = [] if rel is None else ["-l", rel]
+    assert ragauge_cli("report", tmp_path / "q.txt", run, *options, "-o", tmp_path / "page.md")[0] == 0
     assert f"| {label} at k | a |" in (tmp_path / "page.md").read_text()
 
 
 def test_overview_missing_queries_adds_note(qrels, tmp_path):
-    narrow = trec(tmp_path / "narrow.run", {q: docs for q, docs in ranks([1] * 20).items() if int(q[1:]) < 8})
+    narrow = write_run(
+        tmp_path / "narrow.run", {q: docs for q, docs in make_rankings([1] * 20).items() if int(q[1:]) < 8}
+    )
     assert any("12 of 20" in note for note in overview([qrels, narrow], audited=False).notes)
 
 
-def test_overview_judgments_other_than_in_manifest_adds_note(folder, tmp_path):
+def test_overview_judgments_other_than_in_manifest_adds_note(run_folder, tmp_path):
     import shutil
 
     import polars as pl
 
-    shutil.copytree(folder, tmp_path / "copy")
+    shutil.copytree(run_folder, tmp_path / "copy")
     path = tmp_path / "other.parquet"
-    pl.read_parquet(folder / "judgments.parquet").head(59).write_parquet(path)
+    pl.read_parquet(run_folder / "judgments.parquet").head(59).write_parquet(path)
     runs = [str(tmp_path / "copy" / name) for name in ("some", "more")]
-    before, after = overview(str(folder), audited=False), overview([str(path), *runs], audited=False)
+    before, after = overview(str(run_folder), audited=False), overview([str(path), *runs], audited=False)
     assert before.judgments_hash == before.entries["some"].manifest["judgments_hash"] != after.judgments_hash
     assert not any("the judgments differ" in note for note in before.notes)
     assert any("the judgments differ" in note for note in after.notes)
 
 
-def test_overview_judgments_in_other_row_order_adds_no_note(folder, tmp_path):
+def test_overview_judgments_in_other_row_order_adds_no_note(run_folder, tmp_path):
     import polars as pl
 
     path = tmp_path / "shuffled.parquet"
-    pl.read_parquet(folder / "judgments.parquet").sample(fraction=1, shuffle=True, seed=1).write_parquet(path)
-    runs = [str(folder / name) for name in ("some", "more")]
+    pl.read_parquet(run_folder / "judgments.parquet").sample(fraction=1, shuffle=True, seed=1).write_parquet(path)
+    runs = [str(run_folder / name) for name in ("some", "more")]
     assert not any("the judgments differ" in note for note in overview([str(path), *runs], audited=False).notes)
 
 
 def test_overview_audit_without_corpus_skips_orphans(qrels, tmp_path):
-    found = overview([qrels, trec(tmp_path / "a.run", ranks([1] * 20))])
-    assert "orphans" in found.audit.skipped
-    assert not any("orphan" in one.check for one in found.audit.findings)
+    result = overview([qrels, write_run(tmp_path / "a.run", make_rankings([1] * 20))])
+    assert "orphans" in result.audit.skipped
+    assert not any("orphan" in finding.check for finding in result.audit.findings)
 
 
 def test_report_output_equal_to_input_or_repeated_raises_error(qrels, tmp_path):
-    path = trec(tmp_path / "a.run", ranks([1] * 20))
+    path = write_run(tmp_path / "a.run", make_rankings([1] * 20))
     before = Path(path).read_text()
     with pytest.raises(BadInput, match="is an input"):
         report([qrels, f"x={path}"], path, format="csv", audited=False)
@@ -388,19 +399,19 @@ def test_report_output_equal_to_input_or_repeated_raises_error(qrels, tmp_path):
     assert Path(path).read_text() == before
 
 
-def test_overview_damaged_experiment_file_raises_error(folder, tmp_path):
+def test_overview_damaged_experiment_file_raises_error(run_folder, tmp_path):
     import shutil
 
-    shutil.copytree(folder, tmp_path / "copy")
+    shutil.copytree(run_folder, tmp_path / "copy")
     (tmp_path / "copy" / "experiment.json").write_text('{"systems": 3')
     with pytest.raises(BadInput, match="is corrupt or incomplete"):
         overview(str(tmp_path / "copy"), audited=False)
 
 
-def test_overview_interrupted_run_raises_error_with_resume_hint(folder, tmp_path):
+def test_overview_interrupted_run_raises_error_with_resume_hint(run_folder, tmp_path):
     import shutil
 
-    shutil.copytree(folder, tmp_path / "copy")
+    shutil.copytree(run_folder, tmp_path / "copy")
     for system in ("some", "more", "failing"):
         (tmp_path / "copy" / system / "manifest.json").unlink()
         (tmp_path / "copy" / system / "journal.jsonl").write_text("{}")
@@ -413,16 +424,18 @@ def test_overview_interrupted_run_raises_error_with_resume_hint(folder, tmp_path
 
 @pytest.mark.parametrize("form", [name for name in OUTPUT_FORMATS if name not in ("rig", "rig-diff")])
 @pytest.mark.slow
-def test_report_writes_every_format(form, folder, tmp_path):
+def test_report_writes_every_format(form, run_folder, tmp_path):
     target = tmp_path / f"out{OUTPUT_FORMATS[form].ending}"
-    report(str(folder), target, format=form, audited=False)
+    report(str(run_folder), target, format=form, audited=False)
     assert "more" in target.read_text()
 
 
-def test_report_writes_rig_and_rig_diff_formats(folder, tmp_path):
-    report(str(folder / "more"), tmp_path / "one.json", format="rig", audited=False)
-    assert {one["metric"] for one in json.loads((tmp_path / "one.json").read_text())["metrics"]} >= {"mrr", "ndcg@10"}
-    report([str(folder / "some"), str(folder / "more")], tmp_path / "two.json", format="rig-diff", audited=False)
+def test_report_writes_rig_and_rig_diff_formats(run_folder, tmp_path):
+    report(str(run_folder / "more"), tmp_path / "one.json", format="rig", audited=False)
+    assert {item["metric"] for item in json.loads((tmp_path / "one.json").read_text())["metrics"]} >= {"mrr", "ndcg@10"}
+    report(
+        [str(run_folder / "some"), str(run_folder / "more")], tmp_path / "two.json", format="rig-diff", audited=False
+    )
     assert json.loads((tmp_path / "two.json").read_text())["rows"]
 
 
@@ -442,9 +455,9 @@ def test_format_for_path_uses_name_before_ending():
 
 
 @pytest.mark.slow
-def test_report_charts_writes_svg_and_png(folder, tmp_path):
-    report(str(folder), charts=tmp_path / "charts", audited=False)
-    svgs, pngs = (sorted(one.stem for one in (tmp_path / "charts").glob(f"*.{end}")) for end in ("svg", "png"))
+def test_report_charts_writes_svg_and_png(run_folder, tmp_path):
+    report(str(run_folder), charts=tmp_path / "charts", audited=False)
+    svgs, pngs = (sorted(path.stem for path in (tmp_path / "charts").glob(f"*.{end}")) for end in ("svg", "png"))
     assert svgs == pngs
     assert {"quality_latency", "measures", "curves", "waterfall", "boxes", "wins", "strata", "latency"} <= set(svgs)
     assert (tmp_path / "charts" / "wins.png").read_bytes().startswith(b"\x89PNG")
@@ -453,7 +466,7 @@ def test_report_charts_writes_svg_and_png(folder, tmp_path):
 @pytest.mark.slow
 def test_report_reads_other_layouts_and_writes_page(dataset, tmp_path):
     folder = tmp_path / "runs"
-    ragauge.run(dataset, {"some": noisy(0.4), "more": noisy(0.8)}, baseline="some", out=folder, k=20)
+    ragauge.run(dataset, {"some": make_search(0.4), "more": make_search(0.8)}, baseline="some", out=folder, k=20)
     report(str(folder), tmp_path / "swarm.csv", format="swarm", audited=False)
     report(str(folder), tmp_path / "tokens.csv", format="tokenization", audited=False)
     per_query = report(tmp_path / "swarm.csv", tmp_path / "swarm.html", baseline="some")
@@ -466,15 +479,15 @@ def test_report_reads_other_layouts_and_writes_page(dataset, tmp_path):
     assert "more" in (tmp_path / "tokens.html").read_text()
 
 
-def test_latency_table_has_throughput_column(seen):
-    header = [column.title for column in build_latency_table(seen).columns]
+def test_latency_table_has_throughput_column(run_overview):
+    header = [column.title for column in build_latency_table(run_overview).columns]
     assert "throughput" in header
     assert "QPS" not in header
 
 
-def test_report_rejected_format_writes_no_file(folder, tmp_path):
+def test_report_rejected_format_writes_no_file(run_folder, tmp_path):
     with pytest.raises(BadInput):
-        report(str(folder), tmp_path / "one.json", format="rig", audited=False)
+        report(str(run_folder), tmp_path / "one.json", format="rig", audited=False)
     assert not list(tmp_path.iterdir())
 
 
@@ -493,45 +506,45 @@ def ragauge_cli(monkeypatch, capsys, tmp_path):
             code = done.code or 0
         else:
             code = 0
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        output = capsys.readouterr()
+        return code, output.out, output.err
 
     return call
 
 
-def test_report_command_without_output_prints_summary_and_tables(ragauge_cli, folder):
-    code, out, _ = ragauge_cli("report", folder)
+def test_report_command_without_output_prints_summary_and_tables(ragauge_cli, run_folder):
+    code, out, _ = ragauge_cli("report", run_folder)
     assert code == 0
     assert out.splitlines()[0].startswith("numbers: 3 systems, 60 queries")
     assert "more beats some on ndcg@5 by " in " ".join(out.split())
     assert "p95" in out
 
 
-def test_report_command_writes_several_files(ragauge_cli, folder, tmp_path):
-    code, out, err = ragauge_cli("report", folder, "--no-audit", "-o", "a/r.html", "-o", "r.json", "-o", "r.tex")
+def test_report_command_writes_several_files(ragauge_cli, run_folder, tmp_path):
+    code, out, err = ragauge_cli("report", run_folder, "--no-audit", "-o", "a/r.html", "-o", "r.json", "-o", "r.tex")
     assert (code, out) == (0, "")
     assert "wrote r.json" in err
     assert (tmp_path / "a" / "r.html").read_text().startswith("<!doctype html>")
     assert "\\toprule" in (tmp_path / "r.tex").read_text()
 
 
-def test_report_command_format_without_file_prints_to_stdout(ragauge_cli, folder):
-    code, out, _ = ragauge_cli("report", folder, "--format", "wide", "--no-audit")
+def test_report_command_format_without_file_prints_to_stdout(ragauge_cli, run_folder):
+    code, out, _ = ragauge_cli("report", run_folder, "--format", "wide", "--no-audit")
     assert code == 0
     assert out.splitlines()[0].startswith("system,")
     assert len(out.splitlines()) == 4
 
 
-def test_report_command_json_matches_printed_schema(ragauge_cli, folder):
+def test_report_command_json_matches_printed_schema(ragauge_cli, run_folder):
     import jsonschema
 
     _, schema, _ = ragauge_cli("report", "--schema")
-    _, out, _ = ragauge_cli("report", folder, "--format", "json")
+    _, out, _ = ragauge_cli("report", run_folder, "--format", "json")
     jsonschema.validate(json.loads(out), json.loads(schema))
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ([], "no input given"),
         (["nowhere"], "nowhere"),
@@ -544,16 +557,16 @@ def test_report_command_json_matches_printed_schema(ragauge_cli, folder):
         (["{folder}", "--confidence", "2"], "confidence"),
     ],
 )
-def test_report_command_invalid_arguments_print_error_with_hint(ragauge_cli, folder, arguments, said):
-    code, out, err = ragauge_cli("report", *(one.format(folder=folder) for one in arguments))
+def test_report_command_invalid_arguments_print_error_with_hint(ragauge_cli, run_folder, arguments, message):
+    code, out, err = ragauge_cli("report", *(argument.format(folder=run_folder) for argument in arguments))
     assert code == 2
     assert out == ""
-    assert said in err
+    assert message in err
     assert "hint:" in err or "must be" in err  # an error that states a bound needs no hint
     assert "Traceback" not in err
 
 
-def test_report_html_without_altair_raises_missing_extra(folder, monkeypatch, tmp_path):
+def test_report_html_without_altair_raises_missing_extra(run_folder, monkeypatch, tmp_path):
     import sys
 
     from ragauge.output import page_assets
@@ -561,7 +574,7 @@ def test_report_html_without_altair_raises_missing_extra(folder, monkeypatch, tm
     page_assets._jinja_environment.cache_clear()
     monkeypatch.setitem(sys.modules, "altair", None)
     with pytest.raises(MissingExtra, match="report"):
-        report(str(folder), tmp_path / "r.html", audited=False)
+        report(str(run_folder), tmp_path / "r.html", audited=False)
     assert not Path(tmp_path / "r.html").exists()
 
 

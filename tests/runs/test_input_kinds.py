@@ -48,12 +48,12 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def input_folder(tmp_path_factory):
     return write_inputs(tmp_path_factory.mktemp("inputs"))
 
 
-def test_resolve_input_detects_every_path(folder, monkeypatch):
-    monkeypatch.chdir(folder)
+def test_resolve_input_detects_every_path(input_folder, monkeypatch):
+    monkeypatch.chdir(input_folder)
     assert {name: resolve_input(name).kind.value for name in INPUTS} == KINDS
 
 
@@ -77,8 +77,8 @@ def test_resolve_input_detects_objects_and_names(value, kind):
     assert resolve_input(value).kind is kind
 
 
-def test_resolve_input_expected_kinds_resolve_ambiguity(folder):
-    path = folder / "run.json"
+def test_resolve_input_expected_kinds_resolve_ambiguity(input_folder):
+    path = input_folder / "run.json"
     for kind in (InputKind.RUN, InputKind.JUDGMENTS, InputKind.CORPUS):
         assert resolve_input(path, expected=[kind]).kind is kind
     assert resolve_input({"q": {"a": 1}}, expected=[InputKind.JUDGMENTS]).kind is InputKind.JUDGMENTS
@@ -86,19 +86,19 @@ def test_resolve_input_expected_kinds_resolve_ambiguity(folder):
         resolve_input(np.zeros((2, 3)), expected=[InputKind.RUN])
 
 
-def test_resolve_input_returns_facts_and_name(folder):
-    assert resolve_input(folder / "result.json").facts["schema"] == "ragauge-lint"
-    assert resolve_input(folder / "swarm.csv").facts == {"layout": "swarm"}
-    assert resolve_input(folder / "experiment" / "bm25").name == "bm25"
-    assert resolve_input(folder / "scores.csv", name="mine").name == "mine"
+def test_resolve_input_returns_facts_and_name(input_folder):
+    assert resolve_input(input_folder / "result.json").facts["schema"] == "ragauge-lint"
+    assert resolve_input(input_folder / "swarm.csv").facts == {"layout": "swarm"}
+    assert resolve_input(input_folder / "experiment" / "bm25").name == "bm25"
+    assert resolve_input(input_folder / "scores.csv", name="mine").name == "mine"
     assert resolve_input("pydocs").name == "pydocs"
 
 
-def test_resolve_input_covers_all_kinds(folder):
-    found = {resolve_input(folder / name).kind for name in INPUTS if (folder / name).exists()}
-    assert found == ALL_KINDS
-    assert is_kind(folder / "judged", InputKind.JUDGED)
-    assert not is_kind(folder / "judged", InputKind.RUN)
+def test_resolve_input_covers_all_kinds(input_folder):
+    kinds = {resolve_input(input_folder / name).kind for name in INPUTS if (input_folder / name).exists()}
+    assert kinds == ALL_KINDS
+    assert is_kind(input_folder / "judged", InputKind.JUDGED)
+    assert not is_kind(input_folder / "judged", InputKind.RUN)
 
 
 def test_split_path_name_accepts_equal_signs_in_path(tmp_path, monkeypatch):
@@ -110,22 +110,25 @@ def test_split_path_name_accepts_equal_signs_in_path(tmp_path, monkeypatch):
     assert split_path_name("runs/k=10.run") == ("", "runs/k=10.run")
 
 
-def test_inputs_resolve_paths_and_objects_equally(folder):
-    by_path = Inputs.resolve(folder / "qrels.txt", folder / "bm25.run")
+def test_inputs_resolve_paths_and_objects_equally(input_folder):
+    by_path = Inputs.resolve(input_folder / "qrels.txt", input_folder / "bm25.run")
     by_object = Inputs.resolve(by_path.judgments(), {"bm25": by_path.open_runs()["bm25"][0]})
     assert by_path.judgments().nested == by_object.judgments().nested
     assert by_path.open_runs()["bm25"][0].nested == by_object.open_runs()["bm25"][0].nested
-    whole = Inputs.resolve(folder / "experiment")
-    assert sorted(whole.run_sources) == ["bm25", "reversed"]
-    assert (len(whole.query_texts), whole.dataset_name) == (6, "small")
-    assert [table.kind for table in Inputs.resolve(folder / "judged", tables=[InputKind.JUDGED]).tables] == [
+    experiment = Inputs.resolve(input_folder / "experiment")
+    assert sorted(experiment.run_sources) == ["bm25", "reversed"]
+    assert (len(experiment.query_texts), experiment.dataset_name) == (6, "small")
+    assert [table.kind for table in Inputs.resolve(input_folder / "judged", tables=[InputKind.JUDGED]).tables] == [
         "judged samples"
     ]
 
 
-def test_inputs_resolve_adds_baseline_path_to_runs(folder):
-    values, named = [folder / "qrels.txt", folder / "bm25.run"], {"baseline": str(folder / "experiment" / "reversed")}
-    found = Inputs.resolve(*values, named=named)
-    assert (list(found.run_sources), found.requested_baseline) == (["bm25", "reversed"], "reversed")
+def test_inputs_resolve_adds_baseline_path_to_runs(input_folder):
+    values, named = (
+        [input_folder / "qrels.txt", input_folder / "bm25.run"],
+        {"baseline": str(input_folder / "experiment" / "reversed")},
+    )
+    result = Inputs.resolve(*values, named=named)
+    assert (list(result.run_sources), result.requested_baseline) == (["bm25", "reversed"], "reversed")
     with pytest.raises(BadInput, match=r"run `.*bm25.run` appears more than once"):
-        Inputs.resolve(*values, folder / "bm25.run")
+        Inputs.resolve(*values, input_folder / "bm25.run")

@@ -31,9 +31,9 @@ def check_unknown_ids_fail_and_map(store) -> None:
         ragauge.run(DATA, {"store": store}, k=6, measures=["recall@6"])
     assert error.value.message.endswith("; corpus: `d0`, `d1`, `d2`")
     assert 'adapt_retriever(system, id="metadata.source")' in error.value.hint
-    found = ragauge.run(DATA, {"store": adapt_retriever(store, id="metadata.source")}, k=6, measures=["recall@6"])
-    assert found.scores["store"].means["recall@6"] == 1.0
-    assert "unknown_ids" not in found.runs["store"].manifest
+    result = ragauge.run(DATA, {"store": adapt_retriever(store, id="metadata.source")}, k=6, measures=["recall@6"])
+    assert result.scores["store"].means["recall@6"] == 1.0
+    assert "unknown_ids" not in result.runs["store"].manifest
 
 
 @pytest.mark.slow
@@ -70,26 +70,26 @@ def test_run_haystack_store_with_own_ids_raises_until_mapped():
 
 @pytest.mark.slow
 def test_run_some_unknown_ids_are_counted_in_table(tmp_path):
-    found = ragauge.run(
+    result = ragauge.run(
         DATA, {"mine": lambda q, k: [f"d{q[-1]}", "strange"], "none": lambda q, k: ["d1"]}, out=tmp_path / "x"
     )
-    assert found.notes[0].startswith(
+    assert result.notes[0].startswith(
         "mine: 6 of 12 returned ids are not in the corpus; returned: `strange`; corpus: `d0`"
     )
-    shown = command_in(tmp_path)("report", "x")
-    speed = shown.stdout[shown.stdout.index("p50 ms") - 40 :].splitlines()
+    process = command_in(tmp_path)("report", "x")
+    speed = process.stdout[process.stdout.index("p50 ms") - 40 :].splitlines()
     assert [line.split()[-1] for line in speed if line.startswith(("mine", "none"))] == ["6", "0"]
-    assert "unknown ids" in shown.stdout
-    csv = render_csv(build_values_table(ragauge.overview(found, audited=False)))
+    assert "unknown ids" in process.stdout
+    csv = render_csv(build_values_table(ragauge.overview(result, audited=False)))
     assert "mine,unknown_ids,6,,,12" in csv
     assert "none,unknown_ids" not in csv
 
 
 def test_run_ids_that_are_judged_but_not_in_corpus_are_scored():
     partial = Dataset("partial", DATA.documents[5:], DATA.queries, DATA.judgments)
-    found = ragauge.run(partial, {"mine": lambda q, k: [f"d{q[-1]}"]}, measures=["recall@5"], max_queries=5)
-    assert found.scores["mine"].means["recall@5"] == 1.0
-    assert "5 of 5 returned ids are not in the corpus" in found.notes[-1]
+    result = ragauge.run(partial, {"mine": lambda q, k: [f"d{q[-1]}"]}, measures=["recall@5"], max_queries=5)
+    assert result.scores["mine"].means["recall@5"] == 1.0
+    assert "5 of 5 returned ids are not in the corpus" in result.notes[-1]
 
 
 @pytest.mark.slow
@@ -106,31 +106,31 @@ def test_cli_unknown_ids_fail_until_mapped(tmp_path):
         "def search(query, k):\n    return [{'id': f'uuid-{query}', 'metadata': {'source': 'd' + query[-1]}}]\n"
     )
     run = command_in(tmp_path, "run", "fruit", "-m", "mrr", "-o", "x", "-s")
-    done = run("mine=chunks:search", code=2)
-    assert "mine: 6 of 6 returned ids are not in the corpus; returned: `uuid-apple0`" in done.stderr
-    assert "NAME=module:retriever(id=metadata.source)" in done.stderr
+    process = run("mine=chunks:search", code=2)
+    assert "mine: 6 of 6 returned ids are not in the corpus; returned: `uuid-apple0`" in process.stderr
+    assert "NAME=module:retriever(id=metadata.source)" in process.stderr
     assert not (tmp_path / "x").exists()
     assert "1.0000" in run("mine=chunks:search(id=metadata.source)").stdout
-    absent = run("mine=chunks:search(id=metadata.page)", code=3)
-    assert "has no `metadata.page`; expected an id there, got the fields id, metadata" in absent.stderr
+    missing_field = run("mine=chunks:search(id=metadata.page)", code=3)
+    assert "has no `metadata.page`; expected an id there, got the fields id, metadata" in missing_field.stderr
 
 
 def test_run_without_corpus_unjudged_ids_raise():
-    truth = [(f"apple{i}", f"d{i}") for i in range(4)]
+    pairs = [(f"apple{i}", f"d{i}") for i in range(4)]
     with pytest.raises(BadInput, match="mine: 8 of 8 returned ids are not in the judgments; returned: `") as error:
-        ragauge.run(truth, {"mine": lambda q, k: [f"uuid-{q}", "uuid-0"]}, measures=["recall@5"])
+        ragauge.run(pairs, {"mine": lambda q, k: [f"uuid-{q}", "uuid-0"]}, measures=["recall@5"])
     assert error.value.message.endswith("returned: `uuid-apple0`, `uuid-0`, `uuid-apple1`; judgments: `d0`, `d1`, `d2`")
     assert 'adapt_retriever(system, id="metadata.source")' in error.value.hint
-    found = ragauge.run(truth, {"mine": lambda q, k: ["d1", "uuid-0"]}, measures=["recall@5"])
-    assert found.scores["mine"].means["recall@5"] == 0.25
+    result = ragauge.run(pairs, {"mine": lambda q, k: ["d1", "uuid-0"]}, measures=["recall@5"])
+    assert result.scores["mine"].means["recall@5"] == 0.25
 
 
 def test_evaluator_unknown_ids_are_noted():
-    truth = [("apple1", "d1"), ("apple2", "d2")]
-    metrics = asyncio.run(RAGEvaluator().evaluate(truth, retrieval_fn=lambda q, k: ["7f3a"]))
+    pairs = [("apple1", "d1"), ("apple2", "d2")]
+    metrics = asyncio.run(RAGEvaluator().evaluate(pairs, retrieval_fn=lambda q, k: ["7f3a"]))
     assert "2 of 2 returned ids are not in the judgments; returned: `7f3a`; judgments: `d1`, `d2`" in repr(metrics)
     mapped = adapt_retriever(lambda q, k: [{"id": "7f3a", "source": f"d{q[-1]}"}], id="source")
-    metrics = asyncio.run(RAGEvaluator().evaluate(truth, retrieval_fn=mapped))
+    metrics = asyncio.run(RAGEvaluator().evaluate(pairs, retrieval_fn=mapped))
     assert (metrics["hit_rate"], metrics.notes) == (1.0, [])
 
 
@@ -154,26 +154,26 @@ def test_adapt_retriever_maps_every_shape_of_hit():
         adapted = adapt_retriever(lambda q, k, shape=shape: shape, id="metadata.source")
         assert [hit.id for hit in adapted.search("?", 5)] == ["d1"]
 
-    async def later(query, k):
+    async def search_async(query, k):
         return shapes[0]
 
-    found = asyncio.run(adapt_retriever(later, id="metadata.source").search("?", 5))
-    assert [hit.id for hit in found] == ["d1"]
+    result = asyncio.run(adapt_retriever(search_async, id="metadata.source").search("?", 5))
+    assert [hit.id for hit in result] == ["d1"]
     with pytest.raises(BadInput, match=r"a hit of type str has no `metadata\.source`"):
         adapt_retriever(lambda q, k: ["d1"], id="metadata.source").search("?", 5)
-    for wrong in ("", "metadata.", 3):
+    for id_path in ("", "metadata.", 3):
         with pytest.raises(BadInput, match="id must be a field"):
-            adapt_retriever(later, id=wrong)
+            adapt_retriever(search_async, id=id_path)
 
 
 def test_run_ids_with_folder_prefix_error_names_nearest_id():
     texts = {"bees.md": "bees make honey", "ants.md": "ants carry leaves"}
     data = Dataset(
-        "animals", [Document(*one) for one in texts.items()], {"q": "honey"}, Judgments({"q": {"bees.md": 1}})
+        "animals", [Document(*item) for item in texts.items()], {"q": "honey"}, Judgments({"q": {"bees.md": 1}})
     )
-    found = [{"page_content": "…", "metadata": {"source": "docs/bees.md"}}]
+    hits = [{"page_content": "…", "metadata": {"source": "docs/bees.md"}}]
     with pytest.raises(BadInput, match="1 of 1 returned ids are not in the corpus") as error:
-        ragauge.run(data, {"store": lambda query, k: found})
+        ragauge.run(data, {"store": lambda query, k: hits})
     assert error.value.message.endswith("; nearest to `docs/bees.md`: `bees.md`")
     assert "pass a function as id" in error.value.hint
 
@@ -186,21 +186,21 @@ def test_find_nearest_id_by_file_name_then_spelling(unknown, nearest):
     assert find_nearest_id(unknown, {"bees.md", "ants.md"}) == nearest
 
 
-class Framework:
+class LangChainLikeRetriever:
     """A retriever with its own k and the interface of LangChain retrievers."""
 
-    def __init__(self, own):
-        self.search_kwargs = {"k": own}
+    def __init__(self, k):
+        self.search_kwargs = {"k": k}
 
     def invoke(self, query):
         return [{"id": f"d{i}"} for i in range(self.search_kwargs["k"])]
 
 
 def test_run_own_k_of_retriever_is_replaced_and_noted():
-    retriever = Framework(2)
-    found = ragauge.run(DATA, {"store": retriever}, k=4, measures=["recall@4"])
-    assert found.runs["store"].table.group_by("query").len()["len"].to_list() == [4] * 6
-    assert found.notes == [
+    retriever = LangChainLikeRetriever(2)
+    result = ragauge.run(DATA, {"store": retriever}, k=4, measures=["recall@4"])
+    assert result.runs["store"].table.group_by("query").len()["len"].to_list() == [4] * 6
+    assert result.notes == [
         "store: 4 documents per query were requested instead of its own k of 2 (use -k 2 to keep it)"
     ]
     assert ragauge.run(DATA, {"store": retriever}, k=2, measures=["recall@2"]).notes == []
@@ -216,10 +216,10 @@ def test_run_own_k_of_retriever_is_replaced_and_noted():
     ],
 )
 def test_run_other_number_of_documents_than_requested_is_noted(returned, note):
-    async def later(query, k):
+    async def search_async(query, k):
         return [f"d{i}" for i in range(returned)]
 
-    for system in (lambda query, k: [f"d{i}" for i in range(returned)], later):
+    for system in (lambda query, k: [f"d{i}" for i in range(returned)], search_async):
         assert ragauge.run(DATA, {"store": system}, k=4, measures=["recall@4"]).notes == note
 
 
@@ -230,6 +230,6 @@ def test_run_corpus_smaller_than_k_has_no_note():
 def test_run_k_rule_is_equal_in_help_docs_and_docstring(tmp_path):
     rule = "the largest cutoff of the measures, at least 10"
     page = (Path(__file__).parents[2] / "docs" / "running.md").read_text()
-    shown = " ".join(command_in(tmp_path)("run", "--help").stdout.replace("│", " ").split())
-    for text in (page, shown, str(ragauge.run.__doc__)):
+    help_text = " ".join(command_in(tmp_path)("run", "--help").stdout.replace("│", " ").split())
+    for text in (page, help_text, str(ragauge.run.__doc__)):
         assert rule in " ".join(text.split())

@@ -12,7 +12,7 @@ from ragauge.stats.intervals import t_interval
 from ragauge.stats.prediction_powered import prediction_powered_mean, rogan_gladen_share
 
 
-def drawn(rng, n, skill, rate=0.6):
+def draw_samples(rng, n, skill, rate=0.6):
     """Draw labels of 0 and 1, and scores of a judge that knows a share `skill` of the labels and guesses the rest."""
     labels = (rng.random(n) < rate).astype(np.float64)
     scores = np.where(rng.random(n) < skill, labels, rng.random(n)) * 0.8 + 0.1
@@ -26,69 +26,69 @@ def test_prediction_powered_mean_by_hand():
     """
     labels, scores = np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.8, 0.2, 0.6, 0.4])
     others = np.array([0.8, 0.2, 0.6, 0.4, 0.5, 0.9])
-    found, weight = prediction_powered_mean(labels, scores, others)
+    result, weight = prediction_powered_mean(labels, scores, others)
     assert weight == 1.0
-    assert found.value == pytest.approx(0.5 + (3.4 / 6 - 0.5))
-    left = labels - scores
-    variance = left.var(ddof=1) * 3 / 2 / 4 + others.var(ddof=1) / 6
-    assert found.high - found.value == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(variance))
+    assert result.value == pytest.approx(0.5 + (3.4 / 6 - 0.5))
+    residuals = labels - scores
+    variance = residuals.var(ddof=1) * 3 / 2 / 4 + others.var(ddof=1) / 6
+    assert result.high - result.value == pytest.approx(stats.t.ppf(0.975, 2) * math.sqrt(variance))
 
 
 def test_prediction_powered_mean_weight_matches_formula():
     rng = np.random.default_rng(4)
-    labels, scores = drawn(rng, 340, 0.3)
-    found, weight = prediction_powered_mean(labels[:40], scores[:40], scores[40:])
+    labels, scores = draw_samples(rng, 340, 0.3)
+    result, weight = prediction_powered_mean(labels[:40], scores[:40], scores[40:])
     expected = np.cov(labels[:40], scores[:40])[0, 1] / ((1 + 40 / 300) * scores.var(ddof=1))
     assert 0 < expected < 1
     assert weight == pytest.approx(expected)
-    assert found.value == pytest.approx(labels[:40].mean() + expected * (scores[40:].mean() - scores[:40].mean()))
+    assert result.value == pytest.approx(labels[:40].mean() + expected * (scores[40:].mean() - scores[:40].mean()))
 
 
 def test_prediction_powered_mean_zero_weight_equals_t_interval():
-    labels, scores = drawn(np.random.default_rng(1), 50, 0.5)
-    found, weight = prediction_powered_mean(labels, scores, scores, weight=0.0)
+    labels, scores = draw_samples(np.random.default_rng(1), 50, 0.5)
+    result, weight = prediction_powered_mean(labels, scores, scores, weight=0.0)
     assert weight == 0.0
-    assert found.value == labels.mean()
-    assert found[1:3] == pytest.approx(t_interval(labels, 0.95))
-    alone, weight = prediction_powered_mean(labels, scores, np.array([]))
-    assert (alone, weight) == (found, 0.0)
+    assert result.value == labels.mean()
+    assert result[1:3] == pytest.approx(t_interval(labels, 0.95))
+    labels_only, weight = prediction_powered_mean(labels, scores, np.array([]))
+    assert (labels_only, weight) == (result, 0.0)
 
 
 def test_prediction_powered_mean_constant_judge_has_zero_weight():
-    labels, _ = drawn(np.random.default_rng(1), 50, 0.5)
-    found, weight = prediction_powered_mean(labels, np.ones(50), np.ones(500))
+    labels, _ = draw_samples(np.random.default_rng(1), 50, 0.5)
+    result, weight = prediction_powered_mean(labels, np.ones(50), np.ones(500))
     assert weight == 0.0
-    assert found.value == labels.mean()
+    assert result.value == labels.mean()
 
 
 def test_prediction_powered_mean_too_few_or_equal_labels_have_a_reason():
     assert prediction_powered_mean(np.ones(2), np.ones(2), np.ones(9))[0].why == "fewer than 3 labels"
-    found, _ = prediction_powered_mean(np.ones(9), np.ones(9), np.ones(9))
-    assert found.value == 1.0
-    assert math.isnan(found.low)
-    assert "all labels are equal" in found.why
+    result, _ = prediction_powered_mean(np.ones(9), np.ones(9), np.ones(9))
+    assert result.value == 1.0
+    assert math.isnan(result.low)
+    assert "all labels are equal" in result.why
 
 
-@pytest.mark.parametrize(("n", "more", "skill"), [(20, 500, 0.9), (50, 500, 0.5), (40, 1000, 0.0)])
-def test_prediction_powered_mean_has_nominal_coverage(n, more, skill):
+@pytest.mark.parametrize(("n", "n_others", "skill"), [(20, 500, 0.9), (50, 500, 0.5), (40, 1000, 0.0)])
+def test_prediction_powered_mean_has_nominal_coverage(n, n_others, skill):
     """Of 1,000 intervals, 950 (95%) should cover the true value; fewer than 930 do so with a probability of 0.2%.
 
     Intervals of the judge's scores alone cover it fewer than 800 times.
     """
     rng = np.random.default_rng(9)
-    covered = blind = 0
+    covered = judge_only = 0
     width = plain_width = 0.0
     for _ in range(1000):
-        labels, scores = drawn(rng, n + more, skill)
-        found, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:])
+        labels, scores = draw_samples(rng, n + n_others, skill)
+        result, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:])
         plain, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:], weight=0.0)
-        covered += found.low <= 0.6 <= found.high
+        covered += result.low <= 0.6 <= result.high
         low, high = t_interval(scores, 0.95)
-        blind += low <= 0.6 <= high
-        width += found.high - found.low
+        judge_only += low <= 0.6 <= high
+        width += result.high - result.low
         plain_width += plain.high - plain.low
     assert covered >= 930
-    assert blind < 800
+    assert judge_only < 800
     assert width < {0.9: 0.5, 0.5: 0.9, 0.0: 1.02}[skill] * plain_width
 
 
@@ -98,17 +98,17 @@ def test_prediction_powered_mean_of_groups_has_nominal_coverage():
     Of 400 intervals, 380 (95%) should cover the true value; fewer than 367 do so with a probability of 0.2%.
     """
     rng = np.random.default_rng(10)
-    together = np.arange(1200) // 3
-    covered = blind = 0
+    groups = np.arange(1200) // 3
+    covered = ungrouped = 0
     for _ in range(400):
-        labels, scores = (one[together] for one in drawn(rng, 400, 0.6))
+        labels, scores = (values[groups] for values in draw_samples(rng, 400, 0.6))
         n = 120
-        found, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:], groups=(together[:n], together[n:]))
+        result, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:], groups=(groups[:n], groups[n:]))
         naive, _ = prediction_powered_mean(labels[:n], scores[:n], scores[n:])
-        covered += found.low <= 0.6 <= found.high
-        blind += naive.low <= 0.6 <= naive.high
+        covered += result.low <= 0.6 <= result.high
+        ungrouped += naive.low <= 0.6 <= naive.high
     assert covered >= 367
-    assert blind < 330
+    assert ungrouped < 330
 
 
 def test_rogan_gladen_share_by_hand():
@@ -118,10 +118,10 @@ def test_rogan_gladen_share_by_hand():
     """
     people = np.repeat([True, False], 10)
     judge = np.array([True] * 8 + [False] * 2 + [True] + [False] * 9)
-    found = rogan_gladen_share(judge, people, np.arange(100) < 41)
-    assert found.value == pytest.approx(0.452381, abs=1e-6)
-    assert found.low < 0.35
-    assert found.high > 0.55
+    result = rogan_gladen_share(judge, people, np.arange(100) < 41)
+    assert result.value == pytest.approx(0.452381, abs=1e-6)
+    assert result.low < 0.35
+    assert result.high > 0.55
 
 
 def test_rogan_gladen_share_judge_at_chance_is_undefined():
@@ -130,13 +130,13 @@ def test_rogan_gladen_share_judge_at_chance_is_undefined():
     assert "all labels have the same verdict" in rogan_gladen_share(people, np.ones(20, bool), people).why
 
 
-@pytest.mark.parametrize(("n", "more", "sensitivity", "specificity"), [(60, 1000, 0.8, 0.9), (100, 300, 0.7, 0.7)])
-def test_rogan_gladen_share_has_nominal_coverage(n, more, sensitivity, specificity):
+@pytest.mark.parametrize(("n", "n_others", "sensitivity", "specificity"), [(60, 1000, 0.8, 0.9), (100, 300, 0.7, 0.7)])
+def test_rogan_gladen_share_has_nominal_coverage(n, n_others, sensitivity, specificity):
     rng = np.random.default_rng(12)
     covered = 0
     for _ in range(500):
-        people = rng.random(n + more) < 0.3
-        judge = np.where(people, rng.random(n + more) < sensitivity, rng.random(n + more) >= specificity)
-        found = rogan_gladen_share(judge[:n], people[:n], judge[n:])
-        covered += found.low <= 0.3 <= found.high
+        people = rng.random(n + n_others) < 0.3
+        judge = np.where(people, rng.random(n + n_others) < sensitivity, rng.random(n + n_others) >= specificity)
+        result = rogan_gladen_share(judge[:n], people[:n], judge[n:])
+        covered += result.low <= 0.3 <= result.high
     assert covered >= 465

@@ -23,8 +23,8 @@ RNG = np.random.default_rng(7)
 def test_exact_sums_match_fsum(values, seed):
     drawn = np.random.default_rng(seed).integers(0, len(values), len(values))
     counts = np.bincount(drawn, minlength=len(values)).astype(float)
-    found = ExactSums.of(np.array(values)[:, None]).weighted_sums(counts[None, :])
-    assert found.tolist() == [[math.fsum(values[i] for i in drawn)]]
+    result = ExactSums.of(np.array(values)[:, None]).weighted_sums(counts[None, :])
+    assert result.tolist() == [[math.fsum(values[i] for i in drawn)]]
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-9, 1.0, 1e12])
@@ -32,8 +32,8 @@ def test_exact_sums_of_any_scale_match_fsum(scale):
     columns = RNG.normal(size=(999, 3)) * scale
     columns[:, 1] = 0.0
     counts = np.bincount(RNG.integers(0, 999, 999), minlength=999)
-    found = ExactSums.of(columns).weighted_sums(counts[None, :].astype(float))[0]
-    for column, value in zip(columns.T, found, strict=True):
+    result = ExactSums.of(columns).weighted_sums(counts[None, :].astype(float))[0]
+    for column, value in zip(columns.T, result, strict=True):
         exact = math.fsum(np.repeat(column, counts))
         assert abs(value - exact) <= math.ulp(exact)
 
@@ -70,10 +70,10 @@ def test_resampling_is_independent_of_blas_threads():
 
 
 def test_bootstrap_means_match_scipy():
-    gaps = RNG.normal(size=3001)
-    theirs = stats.bootstrap((gaps,), np.mean, n_resamples=3000, batch=100, rng=np.random.default_rng(3))
-    found = bootstrap_means(gaps[:, None], 3000, 3)
-    assert found[:, 0] == pytest.approx(theirs.bootstrap_distribution, abs=1e-12)
+    differences = RNG.normal(size=3001)
+    expected = stats.bootstrap((differences,), np.mean, n_resamples=3000, batch=100, rng=np.random.default_rng(3))
+    result = bootstrap_means(differences[:, None], 3000, 3)
+    assert result[:, 0] == pytest.approx(expected.bootstrap_distribution, abs=1e-12)
 
 
 def test_sign_flipped_sums_match_generator_bits():
@@ -82,20 +82,20 @@ def test_sign_flipped_sums_match_generator_bits():
     for rows in (6, 6, 6, 6, 1):  # rounds per block
         bits = np.unpackbits(np.frombuffer(rng.bytes(rows * 37_501), np.uint8).reshape(rows, -1), axis=1)
         expected += [math.fsum(np.where(row[:300_001], -gaps, gaps)) for row in bits]
-    found, exact = sign_flipped_sums(gaps[:, None], 25, 9)
-    assert found[:, 0] == pytest.approx(expected, abs=1e-9)
+    result, exact = sign_flipped_sums(gaps[:, None], 25, 9)
+    assert result[:, 0] == pytest.approx(expected, abs=1e-9)
     assert not exact
 
 
 def test_sign_flipped_sums_of_few_rows_enumerate_all_patterns():
-    found, exact = sign_flipped_sums(np.array([[1.0], [2.0]]), 4)
+    result, exact = sign_flipped_sums(np.array([[1.0], [2.0]]), 4)
     assert exact
-    assert sorted(found[:, 0].tolist()) == [-3.0, -1.0, 1.0, 3.0]
+    assert sorted(result[:, 0].tolist()) == [-3.0, -1.0, 1.0, 3.0]
 
 
 @pytest.mark.parametrize("n", [2, 60, 40_001])
 def test_hierarchical_bootstrap_means_of_one_trial_equal_bootstrap_means(n):
     values = RNG.normal(size=(1, n))
-    found = hierarchical_bootstrap_means([[values]], 301, 2)
-    assert np.array_equal(found, bootstrap_means(values.T, 301, 2))
+    result = hierarchical_bootstrap_means([[values]], 301, 2)
+    assert np.array_equal(result, bootstrap_means(values.T, 301, 2))
     assert hierarchical_bootstrap_means([[values, RNG.normal(size=(3, n))], [values]], 31, 2).shape == (31, 2)

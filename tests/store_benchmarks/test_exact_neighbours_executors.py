@@ -22,21 +22,21 @@ from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
 from ragauge.store_benchmarks.results import VectorSet
 from ragauge.store_benchmarks.vector_sets import load_vector_set
 from vector_file_writers import write_vectors
-from worker_tasks import working
+from worker_tasks import start_cluster
 
 METRICS = ["l2", "cosine", "ip"]
 
 
-def made(n: int, d: int, m: int, metric: str, seed: int = 0, *, grid: bool = False) -> VectorSet:
+def make_vector_set(n: int, d: int, m: int, metric: str, seed: int = 0, *, grid: bool = False) -> VectorSet:
     """Generate random vectors; on a grid many are equal or equally near, also across the borders of shards."""
     random = np.random.default_rng(seed)
     base, queries = (random.integers(1, 4, (rows, d)) if grid else random.standard_normal((rows, d)) for rows in (n, m))
-    return VectorSet("made", np.asarray(base, np.float32), np.asarray(queries, np.float32), metric)
+    return VectorSet("random", np.asarray(base, np.float32), np.asarray(queries, np.float32), metric)
 
 
-def equal(one, other) -> None:
-    assert one.neighbours.tolist() == other.neighbours.tolist()
-    assert one.distances.tobytes() == other.distances.tobytes()
+def assert_equal(first, second) -> None:
+    assert first.neighbours.tolist() == second.neighbours.tolist()
+    assert first.distances.tobytes() == second.distances.tobytes()
 
 
 @pytest.fixture(scope="module")
@@ -56,200 +56,208 @@ def threads():
     grid=st.booleans(),
 )
 def test_find_exact_neighbours_random_shards_equal_single_search(threads, seed, n, m, d, k, rows, metric, grid):
-    data = made(n, d, m, metric, seed, grid=grid)
+    data = make_vector_set(n, d, m, metric, seed, grid=grid)
     alone = find_exact_neighbours(data, k)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact_neighbours, "MAX_SENT_SHARD_BYTES", rows * d * 4)
         patch.setattr(exact_neighbours, "MIN_SHARD_QUERIES", 3)
-        equal(find_exact_neighbours(data, k, executor=threads), alone)
+        assert_equal(find_exact_neighbours(data, k, executor=threads), alone)
 
 
-@pytest.mark.parametrize("way", ["numpy", "faiss"])
+@pytest.mark.parametrize("backend", ["numpy", "faiss"])
 @pytest.mark.parametrize("metric", METRICS)
-def test_find_exact_neighbours_shards_use_requested_library(threads, monkeypatch, way, metric):
-    if way != "numpy":
-        pytest.importorskip(way)
+def test_find_exact_neighbours_shards_use_requested_library(threads, monkeypatch, backend, metric):
+    if backend != "numpy":
+        pytest.importorskip(backend)
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
-    data = made(1500, 12, 20, metric, grid=True)
-    there = find_exact_neighbours(data, 15, by=way, executor=threads)
-    equal(there, find_exact_neighbours(data, 15))
-    assert there.by == way
+    data = make_vector_set(1500, 12, 20, metric, grid=True)
+    result = find_exact_neighbours(data, 15, by=backend, executor=threads)
+    assert_equal(result, find_exact_neighbours(data, 15))
+    assert result.by == backend
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_find_exact_neighbours_on_executor_non_finite_vector_raises_error(threads, metric):
-    data = made(101, 6, 9, metric)
-    for what, rows, place in (("vector", data.base, 7), ("query", data.queries, 3)):
-        before = rows[place].copy()
-        rows[place] = np.inf
-        with pytest.raises(BadInput, match=f"made: {what} {place} has a NaN, an infinity"):
+    data = make_vector_set(101, 6, 9, metric)
+    for kind, rows, row in (("vector", data.base, 7), ("query", data.queries, 3)):
+        original = rows[row].copy()
+        rows[row] = np.inf
+        with pytest.raises(BadInput, match=f"random: {kind} {row} has a NaN, an infinity"):
             find_exact_neighbours(data, 5, executor=threads)
-        rows[place] = before
+        rows[row] = original
 
 
 def test_find_exact_neighbours_splits_larger_of_base_and_queries(threads, monkeypatch):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 25)
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_QUERIES", 25)
-    given: list[tuple[str, list[int]]] = []
+    shard_sizes: list[tuple[str, list[int]]] = []
 
-    def noted(executor, work, parts, **options):
+    def note_shards(executor, work, parts, **options):
         parts = list(parts)
-        given.append((type(work).__name__, [len(getattr(part, "rows", part)) for part in parts]))
-        return spread(executor, work, parts, **options)
+        shard_sizes.append((type(work).__name__, [len(getattr(part, "rows", part)) for part in parts]))
+        return map_ordered(executor, work, parts, **options)
 
-    spread = executors.map_ordered
-    monkeypatch.setattr(exact_neighbours, "map_ordered", noted)
-    heard: list[tuple[int, int]] = []
+    map_ordered = executors.map_ordered
+    monkeypatch.setattr(exact_neighbours, "map_ordered", note_shards)
+    reports: list[tuple[int, int]] = []
     for n, m in ((400, 30), (30, 400)):
-        data = made(n, 6, m, "l2")
-        heard.clear()
-        equal(
+        data = make_vector_set(n, 6, m, "l2")
+        reports.clear()
+        assert_equal(
             find_exact_neighbours(
-                data, 7, executor=threads, progress=lambda step: heard.append((step.done, step.total))
+                data, 7, executor=threads, progress=lambda step: reports.append((step.done, step.total))
             ),
             find_exact_neighbours(data, 7),
         )
-        assert heard == sorted(heard)
-        assert heard[-1] == (m, m)
-        assert len(set(heard)) == 4
-    assert given == [("RowShardSearch", [100] * 4), ("QueryShardSearch", [100] * 4)]
+        assert reports == sorted(reports)
+        assert reports[-1] == (m, m)
+        assert len(set(reports)) == 4
+    assert shard_sizes == [("RowShardSearch", [100] * 4), ("QueryShardSearch", [100] * 4)]
 
 
 @pytest.mark.parametrize(("n", "m"), [(900, 40), (40, 900)])
 @pytest.mark.cluster
 def test_find_exact_neighbours_on_processes_equals_single_process(monkeypatch, n, m):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
-    data = made(n, 12, m, "cosine")
+    data = make_vector_set(n, 12, m, "cosine")
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        equal(find_exact_neighbours(data, 9, executor=pool), find_exact_neighbours(data, 9))
+        assert_equal(find_exact_neighbours(data, 9, executor=pool), find_exact_neighbours(data, 9))
 
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_find_exact_neighbours_on_cluster_equals_single_process(workers, monkeypatch, metric):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
-    data = made(2000, 16, 30, metric, grid=True)
-    equal(find_exact_neighbours(data, 600, executor=workers.executor), find_exact_neighbours(data, 600))
+    data = make_vector_set(2000, 16, 30, metric, grid=True)
+    assert_equal(find_exact_neighbours(data, 600, executor=workers.executor), find_exact_neighbours(data, 600))
 
 
-def mapped(path, matrix) -> np.ndarray:
+def memory_map(path, matrix) -> np.ndarray:
     np.save(path, matrix)
     return np.load(path, mmap_mode="r")
 
 
 @pytest.mark.parametrize("victims", [1, 2])
-@pytest.mark.parametrize("sent", [True, False])
+@pytest.mark.parametrize("is_sent", [True, False])
 @pytest.mark.crash
-def test_find_exact_neighbours_killed_workers_do_not_change_result(tmp_path, monkeypatch, victims, sent):
+def test_find_exact_neighbours_killed_workers_do_not_change_result(tmp_path, monkeypatch, victims, is_sent):
     pytest.importorskip("distributed")
-    for most in ("MAX_READ_SHARD_BYTES", "MAX_SENT_SHARD_BYTES"):
-        monkeypatch.setattr(exact_neighbours, most, 1000 * 32 * 4)
-    data, killed = made(40_000, 32, 400, "l2"), []
-    base = data.base if sent else mapped(tmp_path / "base.npy", data.base)
+    for limit in ("MAX_READ_SHARD_BYTES", "MAX_SENT_SHARD_BYTES"):
+        monkeypatch.setattr(exact_neighbours, limit, 1000 * 32 * 4)
+    data, kills = make_vector_set(40_000, 32, 400, "l2"), []
+    base = data.base if is_sent else memory_map(tmp_path / "base.npy", data.base)
 
     def kill_once(step: Progress) -> None:
-        if not killed:
+        if not kills:
             assert step.done < step.total
-            killed.append(workers.kill(victims))
+            kills.append(workers.kill(victims))
 
     # Each test has its own cluster, because a cluster does not always recover from a second kill.
-    with working() as workers:
-        there = find_exact_neighbours(replace(data, base=base), 20, executor=workers.executor, progress=kill_once)
-    equal(there, find_exact_neighbours(data, 20))
-    assert killed == [victims]
+    with start_cluster() as workers:
+        result = find_exact_neighbours(replace(data, base=base), 20, executor=workers.executor, progress=kill_once)
+    assert_equal(result, find_exact_neighbours(data, 20))
+    assert kills == [victims]
 
 
 @pytest.mark.cluster
 def test_find_exact_neighbours_memory_mapped_base_sends_file_shards(tmp_path, monkeypatch):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
-    whole = made(1000, 12, 15, "l2", grid=True)
-    big = mapped(tmp_path / "base.npy", whole.base)
+    data = make_vector_set(1000, 12, 15, "l2", grid=True)
+    mapped = memory_map(tmp_path / "base.npy", data.base)
     (tmp_path / "set").mkdir()
-    write_vectors(tmp_path / "set" / "base.fbin", whole.base)
-    write_vectors(tmp_path / "set" / "query.fbin", whole.queries)
-    bytewise = mapped(tmp_path / "small.npy", whole.base.astype(np.uint8))
-    travelled: list[str] = []
+    write_vectors(tmp_path / "set" / "base.fbin", data.base)
+    write_vectors(tmp_path / "set" / "query.fbin", data.queries)
+    mapped_bytes = memory_map(tmp_path / "small.npy", data.base.astype(np.uint8))
+    shard_types: list[str] = []
 
-    def noted(executor, work, parts, **options):
-        def each():
+    def note_types(executor, work, parts, **options):
+        def iterate_parts():
             for part in parts:
-                travelled.append(type(part).__name__)
+                shard_types.append(type(part).__name__)
                 yield part
 
-        return spread(executor, work, each(), **options)
+        return map_ordered(executor, work, iterate_parts(), **options)
 
-    spread = executors.map_ordered
-    monkeypatch.setattr(exact_neighbours, "map_ordered", noted)
+    map_ordered = executors.map_ordered
+    monkeypatch.setattr(exact_neighbours, "map_ordered", note_types)
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for base in (big, big[200:], big[3:900].view(np.ndarray), bytewise, load_vector_set(tmp_path / "set").base):
-            data = VectorSet("mapped", base, whole.queries, "l2")
-            equal(find_exact_neighbours(data, 30, executor=pool), find_exact_neighbours(data, 30))
-            assert set(travelled) == {"FileShard"}
-            travelled.clear()
+        for base in (
+            mapped,
+            mapped[200:],
+            mapped[3:900].view(np.ndarray),
+            mapped_bytes,
+            load_vector_set(tmp_path / "set").base,
+        ):
+            vector_set = VectorSet("mapped", base, data.queries, "l2")
+            assert_equal(find_exact_neighbours(vector_set, 30, executor=pool), find_exact_neighbours(vector_set, 30))
+            assert set(shard_types) == {"FileShard"}
+            shard_types.clear()
         # Selected columns are not rows of the file, and a copy-on-write map may differ from it, so the rows are sent.
-        for base in (big[:, :6], np.load(tmp_path / "base.npy", mmap_mode="c")):
-            data = VectorSet("mapped", base, whole.queries[:, : base.shape[1]], "l2")
-            equal(find_exact_neighbours(data, 30, executor=pool), find_exact_neighbours(data, 30))
-            assert set(travelled) == {"RowShard"}
-            travelled.clear()
+        for base in (mapped[:, :6], np.load(tmp_path / "base.npy", mmap_mode="c")):
+            vector_set = VectorSet("mapped", base, data.queries[:, : base.shape[1]], "l2")
+            assert_equal(find_exact_neighbours(vector_set, 30, executor=pool), find_exact_neighbours(vector_set, 30))
+            assert set(shard_types) == {"RowShard"}
+            shard_types.clear()
 
 
-@pytest.mark.parametrize("harm", ["gone", "longer", "other"])
-def test_find_exact_neighbours_missing_file_on_worker_sends_rows(tmp_path, threads, monkeypatch, harm):
+@pytest.mark.parametrize("change", ["gone", "longer", "other"])
+def test_find_exact_neighbours_missing_file_on_worker_sends_rows(tmp_path, threads, monkeypatch, change):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     monkeypatch.setattr(exact_neighbours, "MAX_SENT_SHARD_BYTES", 60 * 12 * 4)
-    data = made(1000, 12, 15, "l2")
+    data = make_vector_set(1000, 12, 15, "l2")
     path = tmp_path / "base.npy"
-    big = VectorSet("mapped", mapped(path, data.base), data.queries, "l2")
-    there = tmp_path / "there.npy"
+    mapped = VectorSet("mapped", memory_map(path, data.base), data.queries, "l2")
+    other_path = tmp_path / "there.npy"
     content = path.read_bytes()
-    if harm != "gone":
-        there.write_bytes(content + b"x" if harm == "longer" else content[:-4] + b"else")
-    read, seen = exact_neighbours.FileShard.read, []
+    if change != "gone":
+        other_path.write_bytes(content + b"x" if change == "longer" else content[:-4] + b"else")
+    read_shard, read_shards = exact_neighbours.FileShard.read, []
     # Workers read another file, as if they had their own disk.
     monkeypatch.setattr(
-        exact_neighbours.FileShard, "read", lambda self: seen.append(read(replace(self, path=str(there)))) or seen[-1]
+        exact_neighbours.FileShard,
+        "read",
+        lambda self: read_shards.append(read_shard(replace(self, path=str(other_path)))) or read_shards[-1],
     )
-    equal(find_exact_neighbours(big, 30, executor=threads), find_exact_neighbours(data, 30))
-    assert len(seen) == 4
-    assert sum(rows is None for rows in seen) == (1 if harm == "other" else 4)
+    assert_equal(find_exact_neighbours(mapped, 30, executor=threads), find_exact_neighbours(data, 30))
+    assert len(read_shards) == 4
+    assert sum(rows is None for rows in read_shards) == (1 if change == "other" else 4)
 
 
 def test_find_exact_neighbours_workers_without_gpu_give_one_note(threads, monkeypatch):
     if neighbours_gpu.has_gpu():
-        pytest.skip("there is a graphics card")
+        pytest.skip("there is a GPU")
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
-    data = made(1000, 12, 15, "l2")
-    there = find_exact_neighbours(data, 5, by="torch", executor=threads)
-    equal(there, find_exact_neighbours(data, 5))
-    assert (there.by, len(there.notes)) == ("numpy", 1)
-    assert there.notes[0].endswith(": exact neighbours on the CPU")
+    data = make_vector_set(1000, 12, 15, "l2")
+    result = find_exact_neighbours(data, 5, by="torch", executor=threads)
+    assert_equal(result, find_exact_neighbours(data, 5))
+    assert (result.by, len(result.notes)) == ("numpy", 1)
+    assert result.notes[0].endswith(": exact neighbours on the CPU")
 
 
 def test_find_exact_neighbours_on_executor_checks_published_neighbours(threads, monkeypatch):
     monkeypatch.setattr(exact_neighbours, "MIN_SHARD_ROWS", 100)
     monkeypatch.setattr("ragauge.store_benchmarks.neighbour_cache.MAX_FULL_CHECK_MULTIPLICATIONS", 0)
-    data = made(1000, 12, 15, "l2")
-    right = find_exact_neighbours(data, 5)
-    for near, wrong in ((right.neighbours, False), (right.neighbours[::-1], True)):
-        told = VectorSet("told", data.base, data.queries, "l2", neighbours=near)
-        if wrong:
+    data = make_vector_set(1000, 12, 15, "l2")
+    exact = find_exact_neighbours(data, 5)
+    for published, is_wrong in ((exact.neighbours, False), (exact.neighbours[::-1], True)):
+        data_set = VectorSet("published", data.base, data.queries, "l2", neighbours=published)
+        if is_wrong:
             with pytest.raises(BadInput, match="are not the nearest"):
-                find_exact_neighbours(told, 5, executor=threads)
+                find_exact_neighbours(data_set, 5, executor=threads)
         else:
-            equal(find_exact_neighbours(told, 5, executor=threads), right)
+            assert_equal(find_exact_neighbours(data_set, 5, executor=threads), exact)
 
 
 @pytest.mark.cluster
 def test_bench_executor_computes_exact_neighbours(threads, tmp_path, monkeypatch):
     monkeypatch.setenv("RAGAUGE_CACHE", str(tmp_path))
-    found = ragauge.bench("clustered:n=500,d=8,queries=20", "exact", repeats=1, executor=threads, truth="numpy")
-    assert found.truth == "numpy"
-    assert found.points[0].quality["recall(of=k)@10"] == 1.0
+    result = ragauge.bench("clustered:n=500,d=8,queries=20", "exact", repeats=1, executor=threads, truth="numpy")
+    assert result.truth == "numpy"
+    assert result.points[0].quality["recall(of=k)@10"] == 1.0
 
 
 def test_bench_command_cluster_option_uses_cluster(workers, tmp_path):
     bench = command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "c"))
-    small = (
+    arguments = (
         "bench",
         "clustered",
         "--max-vectors",
@@ -262,8 +270,8 @@ def test_bench_command_cluster_option_uses_cluster(workers, tmp_path):
         "exact",
         "--csv",
     )
-    assert bench(*small, "--cluster", workers.address).stdout.startswith("series,store,")
+    assert bench(*arguments, "--cluster", workers.address).stdout.startswith("series,store,")
     assert os.listdir(tmp_path / "c" / "truth")
-    assert "`nowhere` is not a cluster address" in bench(*small, "--cluster", "nowhere", code=2).stderr
-    shown = " ".join(bench("bench", "--help").stdout.replace("│", " ").split())
-    assert "Stores are measured on this machine." in shown
+    assert "`nowhere` is not a cluster address" in bench(*arguments, "--cluster", "nowhere", code=2).stderr
+    help_text = " ".join(bench("bench", "--help").stdout.replace("│", " ").split())
+    assert "Stores are measured on this machine." in help_text

@@ -18,11 +18,11 @@ from ragauge.stores.nearest_neighbours import find_nearest
 from ragauge.stores.reference import ExactStore
 
 
-def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
+def make_vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
 
 
-def brute(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
+def brute_force_distances(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
     """Compute all distances directly, in double precision."""
     a, b = queries.astype(np.float64)[:, None, :], base.astype(np.float64)[None, :, :]
     if metric == "l2":
@@ -31,18 +31,18 @@ def brute(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
     return -products if metric == "ip" else 1 - products / np.sqrt((a**2).sum(axis=2) * (b**2).sum(axis=2))
 
 
-def truth_of(base: np.ndarray, queries: np.ndarray, metric: str, depth: int) -> ExactNeighbours:
+def find_truth(base: np.ndarray, queries: np.ndarray, metric: str, depth: int) -> ExactNeighbours:
     return ExactNeighbours(*find_nearest(base, queries, depth, metric), metric, "numpy")
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 def test_compute_distances_matches_brute_force(metric):
-    base, queries = vectors(50, 7), vectors(9, 7, 1)
+    base, queries = make_vectors(50, 7), make_vectors(9, 7, 1)
     positions = np.random.default_rng(2).integers(-2, 50, size=(9, 6))
-    found = measures.compute_distances(base, queries, positions, metric)
-    expected = np.take_along_axis(brute(base, queries, metric), np.maximum(positions, 0), axis=1)
-    np.testing.assert_allclose(found[positions >= 0], expected[positions >= 0], rtol=1e-12, atol=1e-12)
-    assert np.isinf(found[positions < 0]).all()
+    distances = measures.compute_distances(base, queries, positions, metric)
+    expected = np.take_along_axis(brute_force_distances(base, queries, metric), np.maximum(positions, 0), axis=1)
+    np.testing.assert_allclose(distances[positions >= 0], expected[positions >= 0], rtol=1e-12, atol=1e-12)
+    assert np.isinf(distances[positions < 0]).all()
 
 
 @given(
@@ -55,28 +55,28 @@ def test_compute_distances_matches_brute_force(metric):
 def test_compute_quality_matches_evaluate(seed, k, depth, metric, missing):
     random = np.random.default_rng(seed)
     base, queries = random.normal(size=(40, 3)).astype(np.float32), random.normal(size=(6, 3)).astype(np.float32)
-    truth = truth_of(base, queries, metric, depth)
+    truth = find_truth(base, queries, metric, depth)
     # Results as stores return them: exact neighbours and random rows, nearest first, sometimes fewer than k.
-    found = np.array(
+    candidates = np.array(
         [random.permutation(np.r_[row[: k + 2], random.permutation(40)])[: 3 * k] for row in truth.neighbours]
     )
     positions = np.full((6, k), -1)
     for row in range(6):
-        once = np.array(list(dict.fromkeys(found[row].tolist()))[:k])
+        unique = np.array(list(dict.fromkeys(candidates[row].tolist()))[:k])
         order = np.argsort(
-            measures.compute_distances(base, queries[row : row + 1], once[None], metric)[0], kind="stable"
+            measures.compute_distances(base, queries[row : row + 1], unique[None], metric)[0], kind="stable"
         )
-        kept = once[order][: k - int(missing * random.integers(0, k))]
-        positions[row, : len(kept)] = kept
-    mine = measures.compute_quality(truth, positions, VectorSet("x", base, queries, metric), k)
-    far = measures.compute_distances(base, queries, truth.neighbours, metric)
+        returned = unique[order][: k - int(missing * random.integers(0, k))]
+        positions[row, : len(returned)] = returned
+    quality = measures.compute_quality(truth, positions, VectorSet("x", base, queries, metric), k)
+    true_distances = measures.compute_distances(base, queries, truth.neighbours, metric)
     run = run_from_arrays(
         positions, -np.where(positions >= 0, measures.compute_distances(base, queries, positions, metric), 1e9)
     )
-    judgments = judgments_from_neighbours(truth.neighbours, far)
-    engine = evaluate(judgments, run, list(mine)).means
-    assert list(engine) == list(mine)
-    assert mine == pytest.approx(engine, abs=1e-12)
+    judgments = judgments_from_neighbours(truth.neighbours, true_distances)
+    expected = evaluate(judgments, run, list(quality)).means
+    assert list(expected) == list(quality)
+    assert quality == pytest.approx(expected, abs=1e-12)
 
 
 def test_compute_quality_with_tied_neighbour_by_hand():
@@ -118,76 +118,93 @@ def test_compute_quality_with_tied_neighbour_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("far", "ties", "eps"), [(2.0, 1.0, 1.0), (2.000001, 1.0, 1.0), (2.0005, 0.5, 1.0), (2.003, 0.5, 0.5)]
+    ("distance", "tie_recall", "eps_recall"),
+    [(2.0, 1.0, 1.0), (2.000001, 1.0, 1.0), (2.0005, 0.5, 1.0), (2.003, 0.5, 0.5)],
 )
-def test_compute_quality_recall_tolerances_by_hand(far, ties, eps):
-    """Query at 0 on a line, exact neighbours at distances 1 and 2; the store returns rows at distances 1 and `far`."""
-    base = np.array([[1.0], [2.0], [-far]], np.float32)
+def test_compute_quality_recall_tolerances_by_hand(distance, tie_recall, eps_recall):
+    """Query at 0 on a line, exact neighbours at 1 and 2; the store returns rows at distances 1 and `distance`."""
+    base = np.array([[1.0], [2.0], [-distance]], np.float32)
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
     truth = ExactNeighbours(np.array([[0, 1]]), np.array([[1.0, 2.0]]), "l2", "given")
-    found = measures.compute_quality(truth, np.array([[0, 2]]), data, 2)
-    assert (found[f"{RECALL_MEASURE}@2"], found["recall(of=eps)@2"], found["recall(of=k)@2"]) == (ties, eps, 0.5)
+    quality = measures.compute_quality(truth, np.array([[0, 2]]), data, 2)
+    assert (quality[f"{RECALL_MEASURE}@2"], quality["recall(of=eps)@2"], quality["recall(of=k)@2"]) == (
+        tie_recall,
+        eps_recall,
+        0.5,
+    )
 
 
 def test_compute_quality_high_dimension_rejects_near_misses():
     """In 1,536 dimensions, neighbours 11 to 20 are hardly farther than the 10th, but none is among the first ten."""
-    base, queries = vectors(2000, 1536), vectors(10, 1536, 1)
-    truth = truth_of(base, queries, "l2", 20)
-    found = measures.compute_quality(truth, truth.neighbours[:, 10:], VectorSet("x", base, queries, "l2"), 10)
-    assert found[f"{RECALL_MEASURE}@10"] == found["recall(of=k)@10"] == 0.0
-    assert found["recall(of=eps)@10"] > 0.1
+    base, queries = make_vectors(2000, 1536), make_vectors(10, 1536, 1)
+    truth = find_truth(base, queries, "l2", 20)
+    quality = measures.compute_quality(truth, truth.neighbours[:, 10:], VectorSet("x", base, queries, "l2"), 10)
+    assert quality[f"{RECALL_MEASURE}@10"] == quality["recall(of=k)@10"] == 0.0
+    assert quality["recall(of=eps)@10"] > 0.1
 
 
 def test_compute_quality_cosine_scaled_copies_are_ties():
     """Distances near 0 differ by double-precision rounding, about 1e-16, which no relative tolerance covers."""
     random = np.random.default_rng(0)
-    one = random.normal(size=16)
-    copies = one * random.uniform(0.1, 10, size=(50, 1))
+    vector = random.normal(size=16)
+    copies = vector * random.uniform(0.1, 10, size=(50, 1))
     base = np.concatenate([copies, random.normal(size=(100, 16))]).astype(np.float32)
-    data = VectorSet("copies", base, one[None].astype(np.float32), "cosine")
-    truth = truth_of(base, data.queries, "cosine", 100)
-    far = measures.compute_distances(base, data.queries, np.arange(50)[None], "cosine")[0]
-    worst = np.argsort(-far)[None, :10]
-    assert far[worst[0, -1]] > far[truth.neighbours[0, 9]]
-    assert measures.compute_quality(truth, worst, data, 10)[f"{RECALL_MEASURE}@10"] == 1.0
+    data = VectorSet("copies", base, vector[None].astype(np.float32), "cosine")
+    truth = find_truth(base, data.queries, "cosine", 100)
+    distances = measures.compute_distances(base, data.queries, np.arange(50)[None], "cosine")[0]
+    farthest = np.argsort(-distances)[None, :10]
+    assert distances[farthest[0, -1]] > distances[truth.neighbours[0, 9]]
+    assert measures.compute_quality(truth, farthest, data, 10)[f"{RECALL_MEASURE}@10"] == 1.0
     assert measures.compute_quality(truth, np.arange(60, 70)[None], data, 10)[f"{RECALL_MEASURE}@10"] == 0.0
 
 
 def test_compute_quality_negative_distances_have_full_recall():
-    base, queries = vectors(300, 5), vectors(20, 5, 1)
-    truth = truth_of(base, queries, "ip", 100)
+    base, queries = make_vectors(300, 5), make_vectors(20, 5, 1)
+    truth = find_truth(base, queries, "ip", 100)
     assert (truth.distances[:, 9] < 0).all()
-    found = measures.compute_quality(truth, truth.neighbours[:, :10], VectorSet("x", base, queries, "ip"), 10)
-    assert found[f"{RECALL_MEASURE}@10"] == found["recall(of=k)@10"] == found["precision@10"] == found["mrr@10"] == 1.0
-    assert found["recall@10"] == pytest.approx(0.1)
+    quality = measures.compute_quality(truth, truth.neighbours[:, :10], VectorSet("x", base, queries, "ip"), 10)
+    assert (
+        quality[f"{RECALL_MEASURE}@10"]
+        == quality["recall(of=k)@10"]
+        == quality["precision@10"]
+        == quality["mrr@10"]
+        == 1.0
+    )
+    assert quality["recall@10"] == pytest.approx(0.1)
 
 
 def test_compute_quality_counts_duplicates_once_and_ignores_unknown():
-    base, queries = vectors(50, 4), vectors(1, 4, 1)
+    base, queries = make_vectors(50, 4), make_vectors(1, 4, 1)
     data = VectorSet("x", base, queries, "l2")
-    truth = truth_of(base, queries, "l2", 4)
-    first = int(truth.neighbours[0, 0])
-    found = measures.compute_quality(truth, np.array([[-2, first, first, first]]), data, 4)
-    assert found["recall(of=k)@4"] == found[f"{RECALL_MEASURE}@4"] == found["recall@4"] == found["precision@4"] == 0.25
-    assert found["mrr@4"] == 0.5
+    truth = find_truth(base, queries, "l2", 4)
+    nearest = int(truth.neighbours[0, 0])
+    quality = measures.compute_quality(truth, np.array([[-2, nearest, nearest, nearest]]), data, 4)
+    assert (
+        quality["recall(of=k)@4"]
+        == quality[f"{RECALL_MEASURE}@4"]
+        == quality["recall@4"]
+        == quality["precision@4"]
+        == 0.25
+    )
+    assert quality["mrr@4"] == 0.5
 
 
 def test_compute_quality_k_beyond_truth_depth_raises_error():
-    base, queries = vectors(50, 4), vectors(2, 4, 1)
+    base, queries = make_vectors(50, 4), make_vectors(2, 4, 1)
     data = VectorSet("x", base, queries, "l2")
     with pytest.raises(
         MissingEvidence, match="10 neighbours requested, but only 5 exact neighbours per query are known"
     ):
-        measures.compute_quality(truth_of(base, queries, "l2", 5), np.zeros((2, 10), np.int64), data, 10)
+        measures.compute_quality(find_truth(base, queries, "l2", 5), np.zeros((2, 10), np.int64), data, 10)
 
 
 def test_compute_quality_fewer_vectors_than_k_has_full_recall():
-    base, queries = vectors(3, 4), vectors(2, 4, 1)
-    truth = truth_of(base, queries, "l2", 10)
+    base, queries = make_vectors(3, 4), make_vectors(2, 4, 1)
+    truth = find_truth(base, queries, "l2", 10)
     positions = np.concatenate([truth.neighbours, np.full((2, 2), -1)], axis=1)
-    found = measures.compute_quality(truth, positions, VectorSet("x", base, queries, "l2"), 5)
-    assert found["recall@5"] == 1.0
-    assert found["recall(of=k)@5"] == found[f"{RECALL_MEASURE}@5"] == 0.6
+    quality = measures.compute_quality(truth, positions, VectorSet("x", base, queries, "l2"), 5)
+    assert quality["recall@5"] == 1.0
+    assert quality["recall(of=k)@5"] == quality[f"{RECALL_MEASURE}@5"] == 0.6
 
 
 def test_compute_quality_published_neighbours_have_full_recall(shared):
@@ -199,19 +216,19 @@ def test_compute_quality_published_neighbours_have_full_recall(shared):
 
     base = read("base.bvecs.gz", 128, np.uint8).astype(np.float32)
     queries = read("query.bvecs.gz", 128, np.uint8).astype(np.float32)
-    given = read("groundtruth.ivecs.gz", 100, np.int32).astype(np.int64)
+    published = read("groundtruth.ivecs.gz", 100, np.int32).astype(np.int64)
     data = VectorSet("bigann", base, queries, "l2")
-    found = measures.compute_quality(truth_of(base, queries, "l2", 100), given[:, :10], data, 10)
-    assert found[f"{RECALL_MEASURE}@10"] == 1.0
-    assert found["recall(of=k)@10"] == 1.0
-    assert found["recall@10"] == pytest.approx(0.1)
-    assert found["precision@10"] == found["mrr@10"] == 1.0
+    quality = measures.compute_quality(find_truth(base, queries, "l2", 100), published[:, :10], data, 10)
+    assert quality[f"{RECALL_MEASURE}@10"] == 1.0
+    assert quality["recall(of=k)@10"] == 1.0
+    assert quality["recall@10"] == pytest.approx(0.1)
+    assert quality["precision@10"] == quality["mrr@10"] == 1.0
 
 
 def test_distance_errors_correct_distances_returns_empty():
-    base, queries = vectors(200, 16), vectors(10, 16, 1)
+    base, queries = make_vectors(200, 16), make_vectors(10, 16, 1)
     for metric in ("l2", "cosine", "ip"):
-        truth = truth_of(base, queries, metric, 10)
+        truth = find_truth(base, queries, metric, 10)
         data = VectorSet("x", base, queries, metric)
         assert measures.distance_errors(truth.neighbours, truth.distances.astype(np.float32), data) == []
         half = truth.distances.astype(np.float16).astype(np.float32)
@@ -221,20 +238,20 @@ def test_distance_errors_correct_distances_returns_empty():
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 def test_distance_errors_ignores_float32_rounding_near_zero(metric):
     """With k = 1, the result of each query is the query itself or, for inner product, orthogonal: distance 0."""
-    base = vectors(50, 16) + 3
+    base = make_vectors(50, 16) + 3
     queries, positions = base[:10].copy(), np.arange(10)[:, None]
     if metric == "ip":
         queries = np.stack([base[:, 1], -base[:, 0], *np.zeros((14, 50), np.float32)], axis=1)[:10]
     data = VectorSet("x", base, queries, metric)
-    ours, theirs = queries, base[:10]
-    products = (ours * theirs).sum(axis=1, dtype=np.float32)
-    sizes = np.sqrt((ours**2).sum(axis=1) * (theirs**2).sum(axis=1))
+    first, second = queries, base[:10]
+    products = (first * second).sum(axis=1, dtype=np.float32)
+    sizes = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
     # Distances as engines compute them in float32; l2 is the root of the small difference of large squares.
-    squares = (ours**2).sum(axis=1) + (theirs**2).sum(axis=1) - 2 * np.nextafter(products, np.float32(0))
-    claims = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
-    assert measures.distance_errors(positions, claims[metric][:, None], data) == []
-    far = measures.distance_errors(positions, np.full((10, 1), 2.0), data)
-    assert far == ["100% of the reported distances are wrong (typically 2 instead of 0)"]
+    squares = (first**2).sum(axis=1) + (second**2).sum(axis=1) - 2 * np.nextafter(products, np.float32(0))
+    reported = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
+    assert measures.distance_errors(positions, reported[metric][:, None], data) == []
+    errors = measures.distance_errors(positions, np.full((10, 1), 2.0), data)
+    assert errors == ["100% of the reported distances are wrong (typically 2 instead of 0)"]
 
 
 def test_distance_errors_scaled_or_squared_distances_are_named():
@@ -251,103 +268,103 @@ def test_distance_errors_scaled_or_squared_distances_are_named():
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 @pytest.mark.parametrize("k", [1, 10])
 def test_distance_errors_similarities_are_named(metric, k):
-    base, queries = vectors(200, 16), vectors(10, 16, 1)
+    base, queries = make_vectors(200, 16), make_vectors(10, 16, 1)
     data = VectorSet("x", base, queries, metric)
-    truth = truth_of(base, queries, metric, k)
+    truth = find_truth(base, queries, metric, k)
     similarities = {"l2": 1 / (1 + truth.distances), "cosine": 1 - truth.distances, "ip": -truth.distances}[metric]
     (note,) = measures.distance_errors(truth.neighbours, similarities, data)
     assert "did you return similarities?" in note
 
 
 def test_distance_errors_ignores_missing_results():
-    base, queries = vectors(5, 4), vectors(2, 4, 1)
-    truth = truth_of(base, queries, "l2", 5)
+    base, queries = make_vectors(5, 4), make_vectors(2, 4, 1)
+    truth = find_truth(base, queries, "l2", 5)
     positions = np.concatenate([truth.neighbours, np.full((2, 3), -1)], axis=1)
-    claimed = np.concatenate([truth.distances, np.full((2, 3), np.inf)], axis=1)
-    assert measures.distance_errors(positions, claimed, VectorSet("x", base, queries, "l2")) == []
+    reported = np.concatenate([truth.distances, np.full((2, 3), np.inf)], axis=1)
+    assert measures.distance_errors(positions, reported, VectorSet("x", base, queries, "l2")) == []
 
 
 def test_distance_errors_finds_each_kind_of_error():
-    base, queries = vectors(200, 16), vectors(10, 16, 1)
+    base, queries = make_vectors(200, 16), make_vectors(10, 16, 1)
     data = VectorSet("x", base, queries, "l2")
-    truth = truth_of(base, queries, "l2", 10)
+    truth = find_truth(base, queries, "l2", 10)
     squared = measures.distance_errors(truth.neighbours, truth.distances**2, data)
     assert squared[0].startswith("100% of the reported distances are wrong (typically ")
-    strange = truth.neighbours.copy()
-    strange[3, 4] = -2
-    assert measures.distance_errors(strange, truth.distances, data) == ["1 results are ids that were never added"]
-    twice, claimed = truth.neighbours.copy(), truth.distances.copy()
-    twice[5, 1], claimed[5, 1] = twice[5, 0], claimed[5, 0]
-    assert measures.distance_errors(twice, claimed, data) == ["1 of 10 queries returned a vector more than once"]
+    unknown = truth.neighbours.copy()
+    unknown[3, 4] = -2
+    assert measures.distance_errors(unknown, truth.distances, data) == ["1 results are ids that were never added"]
+    repeated, reported = truth.neighbours.copy(), truth.distances.copy()
+    repeated[5, 1], reported[5, 1] = repeated[5, 0], reported[5, 0]
+    assert measures.distance_errors(repeated, reported, data) == ["1 of 10 queries returned a vector more than once"]
     backwards = measures.distance_errors(truth.neighbours[:, ::-1], truth.distances[:, ::-1], data)
     assert backwards == ["10 of 10 results are not in the order of the reported distances"]
-    unsaid = np.full(truth.distances.shape, np.nan)
-    assert measures.distance_errors(truth.neighbours, unsaid, data) == ["100% of the results have no distance"]
+    missing = np.full(truth.distances.shape, np.nan)
+    assert measures.distance_errors(truth.neighbours, missing, data) == ["100% of the results have no distance"]
 
 
 def test_summarise_search_latency_pools_repeats():
     raw = np.array([[1e6] * 99 + [100e6], [1e6] * 100])
-    found = measures.summarise_search_latency(raw)
-    assert found.n == 200
-    assert found.max == 100.0
-    assert found.p50 == 1.0
+    latency = measures.summarise_search_latency(raw)
+    assert latency.n == 200
+    assert latency.max == 100.0
+    assert latency.p50 == 1.0
     assert np.isnan(measures.qps_spread(raw[:1]))
 
 
-def quiet(**changed):
+def make_idle_rounds(**changes):
     """Return the arrays of three undisturbed rounds of 1 s, with the given changes."""
     raw = {
         "nanoseconds": np.full((3, 10), 1e6),
         "floor_ns": np.full((3, 2), 9000.0),
         "readings": np.tile([1.0, 0.999, 4.0, 0.0, 0.0, 100.0], (3, 1)),
     }
-    return raw | changed
+    return raw | changes
 
 
-def readings(**changed):
+def make_readings(**changes):
     names = ("seconds", "cpu_seconds", "switches", "faults", "stolen", "ticks")
-    told = dict(zip(names, [1.0, 0.999, 4.0, 0.0, 0.0, 100.0], strict=True)) | changed
-    return np.tile([told[name] for name in names], (3, 1))
+    values = dict(zip(names, [1.0, 0.999, 4.0, 0.0, 0.0, 100.0], strict=True)) | changes
+    return np.tile([values[name] for name in names], (3, 1))
 
 
 def test_assess_clock_idle_machine_has_no_doubts():
-    found = observation.assess_clock(quiet())
-    assert found.doubts == []
-    assert found.floor_ms == pytest.approx(0.009)
-    assert found.switches == 12
-    assert found.steal == 0.0
+    check = observation.assess_clock(make_idle_rounds())
+    assert check.doubts == []
+    assert check.floor_ms == pytest.approx(0.009)
+    assert check.switches == 12
+    assert check.steal == 0.0
 
 
 @pytest.mark.parametrize(
-    ("changed", "doubt"),
+    ("changes", "doubt"),
     [
         (
             {"nanoseconds": np.array([[1e6], [1e6], [2e6]])},
             "QPS is uncertain by ±25% (standard error over the repeats)",
         ),
         ({"floor_ns": np.full((3, 2), 18e3)}, "the harness itself took 2.0 times as long as usual"),
-        ({"readings": readings(cpu_seconds=0.5, switches=125)}, "other processes had the CPU for 50% of the time"),
-        ({"readings": readings(stolen=5)}, "the host took 5% of the CPU time"),
+        ({"readings": make_readings(cpu_seconds=0.5, switches=125)}, "other processes had the CPU for 50% of the time"),
+        ({"readings": make_readings(stolen=5)}, "the host took 5% of the CPU time"),
     ],
 )
-def test_assess_clock_disturbed_measurement_is_doubtful(changed, doubt):
-    assert observation.assess_clock(quiet(**changed), usual_floor_ns=9e3).doubts == [doubt]
+def test_assess_clock_disturbed_measurement_is_doubtful(changes, doubt):
+    assert observation.assess_clock(make_idle_rounds(**changes), usual_floor_ns=9e3).doubts == [doubt]
 
 
 @pytest.mark.parametrize(
-    "changed",
+    "changes",
     [
         {"nanoseconds": np.array([[1e6], [1e6], [1.3e6]])},  # one slow repeat of three: QPS is 9% lower
         {"floor_ns": np.array([[9e3, 9e3], [18e3, 19e3], [9e3, 9e3]])},  # around one repeat of three
         {"floor_ns": np.array([[9e3, 30e3], [9e3, 9e3], [25e3, 9e3]])},  # on one side of two repeats
-        {"readings": readings(cpu_seconds=0.5)},  # the store waits: few involuntary switches
-        {"readings": readings(cpu_seconds=0.5, faults=3)},  # the store waits for a disk
-        {"readings": readings(switches=125)},  # many switches, but the process ran almost all the time
-        {"readings": readings(stolen=0.6, ticks=2)},  # one or two stolen ticks
+        {"readings": make_readings(cpu_seconds=0.5)},  # the store waits: few involuntary switches
+        {"readings": make_readings(cpu_seconds=0.5, faults=3)},  # the store waits for a disk
+        {"readings": make_readings(switches=125)},  # many switches, but the process ran almost all the time
+        {"readings": make_readings(stolen=0.6, ticks=2)},  # one or two stolen ticks
     ],
 )
-def test_assess_clock_normal_jitter_is_not_doubtful(changed):
-    assert observation.assess_clock(quiet(**changed), usual_floor_ns=9e3).doubts == []
+def test_assess_clock_normal_jitter_is_not_doubtful(changes):
+    assert observation.assess_clock(make_idle_rounds(**changes), usual_floor_ns=9e3).doubts == []
 
 
 def test_assess_clock_idle_machine_has_few_false_doubts():
@@ -356,85 +373,87 @@ def test_assess_clock_idle_machine_has_few_false_doubts():
     They have 5% noise, 2 interruptions per second of 5 ms on average, and 2% slow rounds.
     """
     random = np.random.default_rng(11)
-    doubted = 0
+    doubtful = 0
     for _ in range(500):
         search_ms = np.exp(random.uniform(np.log(0.02), np.log(1.0)))
         n = int(200 / search_ms)
         rounds = random.normal(search_ms, 0.05 * search_ms, size=3)
         delays = [random.exponential(5, size=random.poisson(2 * 0.2)).sum() for _ in range(3)]
-        slow = np.where(random.random(3) < 0.02, 1.6, 1.0)
-        times = (rounds * slow + np.array(delays) / n) * 1e6
-        floors = 7e3 * slow[:, None] * random.normal(1, 0.03, size=(3, 2))
-        raw = {"nanoseconds": times[:, None], "floor_ns": floors, "readings": readings()}
-        doubted += bool(observation.assess_clock(raw, usual_floor_ns=7e3).doubts)
-    assert doubted < 0.1 * 500
+        slowdown = np.where(random.random(3) < 0.02, 1.6, 1.0)
+        times = (rounds * slowdown + np.array(delays) / n) * 1e6
+        floors = 7e3 * slowdown[:, None] * random.normal(1, 0.03, size=(3, 2))
+        raw = {"nanoseconds": times[:, None], "floor_ns": floors, "readings": make_readings()}
+        doubtful += bool(observation.assess_clock(raw, usual_floor_ns=7e3).doubts)
+    assert doubtful < 0.1 * 500
 
 
 def test_assess_clock_ignores_server_waits_and_detects_slow_floor():
-    waiting = readings(cpu_seconds=0.1, switches=500)
-    assert observation.assess_clock(quiet(readings=waiting), in_process=False).doubts == []
-    assert "1.8 times as long" in observation.assess_clock(quiet(), usual_floor_ns=5000).doubts[0]
+    server_wait = make_readings(cpu_seconds=0.1, switches=500)
+    assert observation.assess_clock(make_idle_rounds(readings=server_wait), in_process=False).doubts == []
+    assert "1.8 times as long" in observation.assess_clock(make_idle_rounds(), usual_floor_ns=5000).doubts[0]
 
 
 def test_assess_clock_nan_readings_has_no_doubts():
-    found = observation.assess_clock(
-        quiet(readings=readings(switches=np.nan, faults=np.nan, stolen=np.nan, ticks=np.nan))
+    check = observation.assess_clock(
+        make_idle_rounds(readings=make_readings(switches=np.nan, faults=np.nan, stolen=np.nan, ticks=np.nan))
     )
-    assert found.doubts == []
-    assert np.isnan(found.steal)
+    assert check.doubts == []
+    assert np.isnan(check.steal)
 
 
-def loaded(due, began, ended, **changed):
+def make_load(due, began, ended, **changes):
     raw = {"due_ns": due, "began_ns": began, "ended_ns": ended, "clients": 2, "rate": 100.0, "copies": 0, "empty": 0}
-    raw |= {"stopped_ns": max(ended), "readings": np.zeros((2, 6)), "server": 0, "cores": 2} | changed
+    raw |= {"stopped_ns": max(ended), "readings": np.zeros((2, 6)), "server": 0, "cores": 2} | changes
     return {name: np.array(value) for name, value in raw.items()}
 
 
 def test_summarise_load_by_hand():
     """Queries are due at 0, 10 and 20 ms. The first takes 30 ms; the others begin at 30 and 31 ms and take 1 ms."""
     ms = 1_000_000
-    found = measures.summarise_load(loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, 31 * ms], [30 * ms, 31 * ms, 32 * ms]))
-    assert found.latency.p50 == 21.0
-    assert found.latency.max == 30.0
-    assert found.service.p50 == 1.0
-    assert found.qps == pytest.approx(3 / 0.032)
-    assert found.late == pytest.approx(2 / 3)
-    assert found.note == ""
-    assert not found.kept_up
+    result = measures.summarise_load(
+        make_load([0, 10 * ms, 20 * ms], [0, 30 * ms, 31 * ms], [30 * ms, 31 * ms, 32 * ms])
+    )
+    assert result.latency.p50 == 21.0
+    assert result.latency.max == 30.0
+    assert result.service.p50 == 1.0
+    assert result.qps == pytest.approx(3 / 0.032)
+    assert result.late == pytest.approx(2 / 3)
+    assert result.note == ""
+    assert not result.kept_up
 
 
 def test_summarise_load_low_rate_qps_equals_rate():
     """Three queries in ten seconds take 1 ms each; then a test with a single query, after which no other is due."""
     s, ms = 1_000_000_000, 1_000_000
     due = np.array([0, 10 * s // 3, 20 * s // 3])
-    found = measures.summarise_load(loaded(due, due, due + ms, rate=0.3))
-    assert found.qps == pytest.approx(0.3)
-    assert found.kept_up
-    assert measures.summarise_load(loaded([0], [0], [ms], rate=0.3)).qps == pytest.approx(0.3)
+    result = measures.summarise_load(make_load(due, due, due + ms, rate=0.3))
+    assert result.qps == pytest.approx(0.3)
+    assert result.kept_up
+    assert measures.summarise_load(make_load([0], [0], [ms], rate=0.3)).qps == pytest.approx(0.3)
     # In a closed loop no query is scheduled, so the time runs from the first start to the last end.
-    assert measures.summarise_load(loaded([0], [0], [ms], rate=np.nan)).qps == pytest.approx(1000)
+    assert measures.summarise_load(make_load([0], [0], [ms], rate=np.nan)).qps == pytest.approx(1000)
 
 
 def test_summarise_load_dropped_queries_wait_until_end():
     ms = 1_000_000
-    raw = loaded([0, 10 * ms, 20 * ms], [0, 30 * ms, -1], [30 * ms, 31 * ms, -1], stopped_ns=50 * ms, empty=1)
-    found = measures.summarise_load(raw, "each had a copy")
-    assert found.latency.n == 3
-    assert found.latency.p50 == 30.0
-    assert found.service.n == 2
-    assert found.qps == pytest.approx(2 / 0.031)
-    assert found.note == "each had a copy; 1 of 3 queries were dropped before they could be sent; 1 results were empty"
+    raw = make_load([0, 10 * ms, 20 * ms], [0, 30 * ms, -1], [30 * ms, 31 * ms, -1], stopped_ns=50 * ms, empty=1)
+    result = measures.summarise_load(raw, "each had a copy")
+    assert result.latency.n == 3
+    assert result.latency.p50 == 30.0
+    assert result.service.n == 2
+    assert result.qps == pytest.approx(2 / 0.031)
+    assert result.note == "each had a copy; 1 of 3 queries were dropped before they could be sent; 1 results were empty"
 
 
 def test_summarise_load_busy_cpu_is_doubtful_in_closed_loop_only():
     ms = 1_000_000
     times = [0, ms], [0, ms], [ms, 2 * ms]
-    busy = np.tile([1.0, 0.5, 100, 0, 0, 0], (2, 1))
-    found = measures.summarise_load(loaded(*times, rate=np.nan, readings=busy))
-    assert (found.note, found.doubts) == ("", ["other processes had the CPU for 50% of the time"])
+    busy_readings = np.tile([1.0, 0.5, 100, 0, 0, 0], (2, 1))
+    result = measures.summarise_load(make_load(*times, rate=np.nan, readings=busy_readings))
+    assert (result.note, result.doubts) == ("", ["other processes had the CPU for 50% of the time"])
     # Clients wait at a fixed rate, for a server, and if they share CPU cores.
-    for changed in ({"rate": 10.0}, {"rate": np.nan, "server": 1}, {"rate": np.nan, "cores": 1}):
-        assert measures.summarise_load(loaded(*times, readings=busy, **changed)).doubts == []
+    for changes in ({"rate": 10.0}, {"rate": np.nan, "server": 1}, {"rate": np.nan, "cores": 1}):
+        assert measures.summarise_load(make_load(*times, readings=busy_readings, **changes)).doubts == []
 
 
 def test_summarise_filtered_search_by_hand():
@@ -443,16 +462,16 @@ def test_summarise_filtered_search_by_hand():
     data = VectorSet("line", base, np.zeros((1, 1), np.float32), "l2")
     mask = np.arange(10) % 2 == 0
     raw = {"nanoseconds": np.array([[2_000_000], [4_000_000]]), "positions": np.array([[0, 1, 4]])}
-    found = measures.summarise_filtered_search(raw, mask, data, 3, np.array([[0, 2, 4]]))
-    assert (found.selectivity, found.matching, found.wrong) == (0.5, 5, 1)
-    assert found.returned == found.recall == pytest.approx(2 / 3)
-    assert (found.latency.p50, found.qps, found.repeats) == (3.0, pytest.approx(1000 / 3), 2)
-    assert found.qps_spread == pytest.approx((500 - 250) / 375)
-    few = np.arange(10) < 2
-    all_of_them = measures.summarise_filtered_search(
-        {**raw, "positions": np.array([[1, 0, -1]])}, few, data, 3, np.array([[0, 1]])
+    result = measures.summarise_filtered_search(raw, mask, data, 3, np.array([[0, 2, 4]]))
+    assert (result.selectivity, result.matching, result.wrong) == (0.5, 5, 1)
+    assert result.returned == result.recall == pytest.approx(2 / 3)
+    assert (result.latency.p50, result.qps, result.repeats) == (3.0, pytest.approx(1000 / 3), 2)
+    assert result.qps_spread == pytest.approx((500 - 250) / 375)
+    two_rows = np.arange(10) < 2
+    complete = measures.summarise_filtered_search(
+        {**raw, "positions": np.array([[1, 0, -1]])}, two_rows, data, 3, np.array([[0, 1]])
     )
-    assert (all_of_them.recall, all_of_them.returned, all_of_them.wrong) == (1.0, 1.0, 0)
+    assert (complete.recall, complete.returned, complete.wrong) == (1.0, 1.0, 0)
 
 
 def test_summarise_mixed_workload_by_hand():
@@ -479,40 +498,40 @@ def test_summarise_mixed_workload_by_hand():
         "alone_due_ns": np.zeros(1, np.int64),
         "alone_ended_ns": np.full(1, 1_000_000),
     }
-    found = measures.summarise_mixed_workload(raw, truth, data, 1)
-    assert found.recall == 0.5
-    assert (found.inserted, found.inserts_per_second, found.together) == (2, 4.0, True)
-    assert (found.latency.p50, found.alone.p50) == (3.0, 1.0)
+    result = measures.summarise_mixed_workload(raw, truth, data, 1)
+    assert result.recall == 0.5
+    assert (result.inserted, result.inserts_per_second, result.together) == (2, 4.0, True)
+    assert (result.latency.p50, result.alone.p50) == (3.0, 1.0)
 
 
 def test_summarise_updates_ignores_nan():
     raw = {"ns": np.array([1e6, 3e6, 5e6]), "search_ns": np.array([2e6] * 3), "seen": np.array([1.0, 0.0, np.nan])}
-    found = measures.summarise_updates("delete", raw)
-    assert (found.visible, found.latency.mean, found.latency.n) == (0.5, 3.0, 3)
-    assert found.next_search.mean == 2.0
+    result = measures.summarise_updates("delete", raw)
+    assert (result.visible, result.latency.mean, result.latency.n) == (0.5, 3.0, 3)
+    assert result.next_search.mean == 2.0
     assert np.isnan(measures.summarise_updates("delete", raw | {"seen": np.full(3, np.nan)}).visible)
 
 
-class Hoarding:
+class HoardingStore:
     """Store that adds an updated vector at its new position, but keeps the old one too."""
 
     def __init__(self) -> None:
-        self.held = ExactStore(metric="l2")
-        self.add = self.held.add
+        self.store = ExactStore(metric="l2")
+        self.add = self.store.add
 
     def update(self, ids, vectors):
-        self.held.add([f"new {one}" for one in ids], vectors)
+        self.store.add([f"new {name}" for name in ids], vectors)
 
     def search(self, vectors, k):
-        names, far = self.held.search(vectors, k)
-        return [[one.removeprefix("new ") for one in row] for row in names], far
+        ids, distances = self.store.search(vectors, k)
+        return [[name.removeprefix("new ") for name in row] for row in ids], distances
 
 
-@pytest.mark.parametrize(("kind", "visible"), [(lambda: ExactStore(metric="l2"), 1.0), (Hoarding, 0.0)])
-def test_time_updates_update_is_visible_only_if_old_vector_is_gone(kind, visible):
-    base = vectors(60, 4)
-    ids = [str(place) for place in range(60)]
-    store = kind()
+@pytest.mark.parametrize(("make_store", "visible"), [(lambda: ExactStore(metric="l2"), 1.0), (HoardingStore, 0.0)])
+def test_time_updates_update_is_visible_only_if_old_vector_is_gone(make_store, visible):
+    base = make_vectors(60, 4)
+    ids = [str(i) for i in range(60)]
+    store = make_store()
     store.add(ids, base)
     # With k = 20 of 60, a search at the old position often finds the updated id too, at the new vector's distance.
     raw = updates.time_updates(store, base, 20, "update", ids=ids, metric="l2", n=20)
@@ -523,17 +542,17 @@ def test_compute_quality_incomplete_results_match_evaluate():
     """Two of three queries miss some of the 12 exact neighbours, and one of them returns fewer rows than k."""
     random = np.random.default_rng(3)
     base = random.normal(size=(40, 4)).astype(np.float32)
-    data = VectorSet("made here", base, random.normal(size=(3, 4)).astype(np.float32), "l2")
-    true, far = find_nearest(base, data.queries, 12, "l2")
-    found = true[:, :10].copy()
-    outside = [next(i for i in range(40) if i not in row) for row in true]
-    found[0, 2], found[1, [0, 5]], found[1, 7:] = outside[0], outside[1], -1
-    found[1, 5] = next(i for i in range(39, 0, -1) if i not in true[1] and i != outside[1])
-    scores = measures.compute_quality(ExactNeighbours(true, far, "l2", "numpy"), found, data, 10)
-    judged = {f"q{i}": {str(place): 1 for place in row} for i, row in enumerate(true)}
-    run = {f"q{i}": {str(p): -float(rank) for rank, p in enumerate(row) if p >= 0} for i, row in enumerate(found)}
+    data = VectorSet("random", base, random.normal(size=(3, 4)).astype(np.float32), "l2")
+    true_rows, true_distances = find_nearest(base, data.queries, 12, "l2")
+    returned = true_rows[:, :10].copy()
+    outside = [next(i for i in range(40) if i not in row) for row in true_rows]
+    returned[0, 2], returned[1, [0, 5]], returned[1, 7:] = outside[0], outside[1], -1
+    returned[1, 5] = next(i for i in range(39, 0, -1) if i not in true_rows[1] and i != outside[1])
+    scores = measures.compute_quality(ExactNeighbours(true_rows, true_distances, "l2", "numpy"), returned, data, 10)
+    judgments = {f"q{i}": {str(p): 1 for p in row} for i, row in enumerate(true_rows)}
+    run = {f"q{i}": {str(p): -float(rank) for rank, p in enumerate(row) if p >= 0} for i, row in enumerate(returned)}
     names = ["ndcg@10", "map@10", "map(of=capped)@10", "hit_rate@10", "f1@10"]
     names.append("f1(precision_of=retrieved,recall_of=capped)@10")
-    for name, value in evaluate(judged, run, names).means.items():
+    for name, value in evaluate(judgments, run, names).means.items():
         assert scores[name] == pytest.approx(value), name
         assert name == "hit_rate@10" or value < 1

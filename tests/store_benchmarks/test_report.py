@@ -53,14 +53,14 @@ from ragauge.store_benchmarks.report_text import (
 )
 from ragauge.store_benchmarks.results import Configuration, FailedConfiguration, FilteredSearch, StoreBenchmark
 from ragauge.store_benchmarks.results_folder import find_benchmark_file, list_result_files
-from store_benchmark_builder import RECALL, doubted, latency, load, point, sweep, whole
+from store_benchmark_builder import RECALL, latency, load, make_full_benchmark, point, sweep, with_unreliable_times
 
 SCHEMA = json_schema(StoreBenchmark)
 GOLDEN_FOLDER = Path(__file__).parents[1] / "goldens" / "folders" / "bench"
 SCRIPT = "window.vegaEmbed = async () => {};"
 
 
-def tables_for(result: StoreBenchmark, format_name: str) -> dict[str, Table]:
+def select_tables(result: StoreBenchmark, format_name: str) -> dict[str, Table]:
     """Return the tables of a report that a format shows, by id."""
     sections = build_report(result).select_sections(format_name)
     return {block.id: block for section in sections for block in section.blocks if isinstance(block, Table)}
@@ -70,15 +70,15 @@ def rows_by_store(table: Table) -> dict[str, list[str]]:
     return {row[0]: row[1:] for row in table.texts()}
 
 
-def titles(table: Table) -> list[str]:
+def list_titles(table: Table) -> list[str]:
     return [column.title for column in table.columns]
 
 
-def column(table: Table, title: str) -> list[str]:
-    return [row[titles(table).index(title)] for row in table.texts()]
+def read_column(table: Table, title: str) -> list[str]:
+    return [row[list_titles(table).index(title)] for row in table.texts()]
 
 
-def best(table: Table) -> dict[str, str]:
+def find_best_values(table: Table) -> dict[str, str]:
     return {
         heading.title: cell.text or text
         for cells, texts in zip(table.cells(), table.texts(), strict=True)
@@ -87,23 +87,23 @@ def best(table: Table) -> dict[str, str]:
     }
 
 
-def frontier(result: StoreBenchmark) -> Table:
+def build_frontier_table(result: StoreBenchmark) -> Table:
     return build_configuration_table(result, select_frontier_points(result))
 
 
-def markdown(result: StoreBenchmark) -> str:
+def to_markdown(result: StoreBenchmark) -> str:
     return render_markdown([build_report(result)])
 
 
-def latex(result: StoreBenchmark) -> str:
+def to_latex(result: StoreBenchmark) -> str:
     return render_latex([build_report(result)])
 
 
-def page(result: StoreBenchmark) -> str:
+def to_page(result: StoreBenchmark) -> str:
     return render_page([build_report(result)], lambda: SCRIPT)
 
 
-def rows_of(table: Table) -> list[dict[str, str]]:
+def read_csv_rows(table: Table) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(render_csv(table))))
 
 
@@ -111,22 +111,24 @@ def rows_of(table: Table) -> list[dict[str, str]]:
 
 
 def test_bench_report_has_all_sections_in_order():
-    sections = build_report(whole()).select_sections("html")
+    sections = build_report(make_full_benchmark()).select_sections("html")
     assert [section.id for section in sections] == [
         "recall", "frontier", "quality", "latency", "costs", "relevance", "load", "filters", "updates", "unmeasured",
         "limitations", "details",
     ]  # fmt: skip
-    bare = build_report(sweep(point("a", 0.9, 1.0))).select_sections("markdown")
-    shown = [section.id for section in bare if any(isinstance(block, Table) for block in section.blocks)]
-    assert shown == ["recall", "frontier", "quality", "latency", "details"]
+    minimal_sections = build_report(sweep(point("a", 0.9, 1.0))).select_sections("markdown")
+    section_ids = [
+        section.id for section in minimal_sections if any(isinstance(block, Table) for block in section.blocks)
+    ]
+    assert section_ids == ["recall", "frontier", "quality", "latency", "details"]
 
 
 def test_bench_report_has_data_facts_and_provenance():
-    shown = build_report(whole())
-    assert shown.title == "Vector stores on toy"
-    assert shown.created == "2026-11-15T12:00:00+00:00"
-    assert (shown.provenance["exact neighbours by"], shown.provenance["python"]) == ("numpy", "3.11.7")
-    assert list(shown.subject) == [
+    bench_report = build_report(make_full_benchmark())
+    assert bench_report.title == "Vector stores on toy"
+    assert bench_report.created == "2026-11-15T12:00:00+00:00"
+    assert (bench_report.provenance["exact neighbours by"], bench_report.provenance["python"]) == ("numpy", "3.11.7")
+    assert list(bench_report.subject) == [
         "10,000 vectors of 128 dimensions",
         "100 queries",
         "l2",
@@ -137,13 +139,13 @@ def test_bench_report_has_data_facts_and_provenance():
 
 
 def test_bench_report_fits_80_columns():
-    _, dropped = render_report(build_report(whole()), 80)
+    _, dropped = render_report(build_report(make_full_benchmark()), 80)
     assert "disk" in dropped
-    assert render_report(build_report(whole()), 200)[1] == []
+    assert render_report(build_report(make_full_benchmark()), 200)[1] == []
 
 
 def test_bench_markdown_has_tables_summary_and_failures():
-    text = markdown(whole())
+    text = to_markdown(make_full_benchmark())
     assert "17,100 queries per second" in text
     assert "| annoy | not reached | not reached | not reached | - | - | - |" in text
     assert "| chroma | insert | Batch size 10000 exceeds &lt;b>maximum&lt;/b> | fewer at a time |" in text
@@ -151,7 +153,7 @@ def test_bench_markdown_has_tables_summary_and_failures():
 
 
 def test_bench_latex_has_row_per_store_with_best_in_bold():
-    text = latex(whole())
+    text = to_latex(make_full_benchmark())
     assert re.search(r"hnswlib +& 0\.9950 & \\textbf\{22,105\} +& \\textbf\{17,100\}", text)
     assert re.search(
         r"annoy +& 0\.8800 & -- +& -- +& -- +& 0\.9000 & 0\.300 .*& \\underline\{0\.500\} +& -- \\\\", text
@@ -161,16 +163,16 @@ def test_bench_latex_has_row_per_store_with_best_in_bold():
     )
     assert re.search(r"50\\% +& hnswlib m=16 ef\\_search=40 & 0\.9500 & \\textbf\{12,500\}", text)
     assert text.count("?: unreliable time.") == 1
-    assert "unreliable" not in latex(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2)))
+    assert "unreliable" not in to_latex(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2)))
 
 
 def test_bench_report_hostile_names_are_escaped():
-    odd = "[bold]x[/bold] \x1b[31m <b>|&_%"
-    result = replace(sweep(point("a", 0.96, 1.0, name=odd)), data=odd)
-    assert "<b>" not in markdown(result)
-    assert r"\&\_\%" in latex(result)
-    assert "<b>|" not in page(result)
-    assert "\x1b" not in markdown(result)
+    hostile = "[bold]x[/bold] \x1b[31m <b>|&_%"
+    result = replace(sweep(point("a", 0.96, 1.0, name=hostile)), data=hostile)
+    assert "<b>" not in to_markdown(result)
+    assert r"\&\_\%" in to_latex(result)
+    assert "<b>|" not in to_page(result)
+    assert "\x1b" not in to_markdown(result)
 
 
 def test_bench_report_long_table_is_shortened_on_terminal_only():
@@ -180,50 +182,52 @@ def test_bench_report_long_table_is_shortened_on_terminal_only():
         for i in range(10)
     ]
     result = sweep(*points)
-    assert len(tables_for(result, "markdown")["frontier"].rows) == 40
-    shown = tables_for(result, "terminal")["frontier"]
-    assert column(shown, "recall")[:3] == [
+    assert len(select_tables(result, "markdown")["frontier"].rows) == 40
+    table = select_tables(result, "terminal")["frontier"]
+    assert read_column(table, "recall")[:3] == [
         "0.9000",
         "0.9500",
         "0.9000",
     ]  # 0.99 is not reached; the last point is shown instead
-    section = next(one for one in build_report(result).select_sections("terminal") if one.id == "frontier")
+    section = next(section for section in build_report(result).select_sections("terminal") if section.id == "frontier")
     assert Paragraph("32 configurations of the frontier not shown; files have all.") in section.blocks
-    assert "ef=0" in markdown(result)
-    assert len(tables_for(result, "terminal")["quality"].rows) == 4
-    assert len(tables_for(result, "markdown")["quality"].rows) == 40
+    assert "ef=0" in to_markdown(result)
+    assert len(select_tables(result, "terminal")["quality"].rows) == 4
+    assert len(select_tables(result, "markdown")["quality"].rows) == 40
 
 
 def test_bench_report_has_percentiles_and_mrr_at_each_cutoff():
     quality = {f"{name}@{k}": 0.9 for k in (1, 10) for name in ("recall(of=eps,eps=1e-06)", "recall", "precision")}
-    made = point("a", 0.9, 1.0)
-    one = replace(made, quality={**quality, "mrr@1": 0.7071, "mrr@10": 0.8642, RECALL: 0.9})
-    result = replace(sweep(one), cutoffs=(1, 10), true_neighbours=100)
-    for text in (markdown(result), page(result), latex(result)):
+    base = point("a", 0.9, 1.0)
+    measured = replace(base, quality={**quality, "mrr@1": 0.7071, "mrr@10": 0.8642, RECALL: 0.9})
+    result = replace(sweep(measured), cutoffs=(1, 10), true_neighbours=100)
+    for text in (to_markdown(result), to_page(result), to_latex(result)):
         for number in ("0.7071", "0.8642", "1.20", "1.50"):  # MRR, p90, p95
             assert number in text
     assert "k = 1, 10 (one search at k = 10)" in list_benchmark_facts(result)
-    assert "one search at k = 10; a search at a smaller k may find less" in tables_for(result, "html")["quality"].note
+    assert (
+        "one search at k = 10; a search at a smaller k may find less" in select_tables(result, "html")["quality"].note
+    )
 
 
 def test_bench_report_labels_forced_configurations():
-    built = {"index": "hnsw"}
+    build = {"index": "hnsw"}
     result = sweep(
-        point("pgvector", 0.96, 0.1, build=built, search={"ef_search": 40}),
-        *(point("pgvector", recall, ms, build=built, search={"ef_search": ef, "force": True})
+        point("pgvector", 0.96, 0.1, build=build, search={"ef_search": 40}),
+        *(point("pgvector", recall, ms, build=build, search={"ef_search": ef, "force": True})
           for ef, recall, ms in ((10, 0.9, 0.05), (40, 0.97, 0.2))),
     )  # fmt: skip
     for name in ("frontier", "quality", "latency", "recall-levels"):
-        labels = [row[0] for row in tables_for(result, "html")[name].texts()]
+        labels = [row[0] for row in select_tables(result, "html")[name].texts()]
         assert any(label.startswith("pgvector hnsw forced") for label in labels), name
-    assert [row["series"] for row in rows_of(build_point_rows(result))].count("pgvector hnsw forced") == 2
+    assert [row["series"] for row in read_csv_rows(build_point_rows(result))].count("pgvector hnsw forced") == 2
 
 
 # Tables.
 
 
 def test_frontier_table_labels_have_only_differing_options():
-    assert [row[0] for row in frontier(whole()).texts()][:4] == [
+    assert [row[0] for row in build_frontier_table(make_full_benchmark()).texts()][:4] == [
         "hnswlib m=16 ef_search=10",
         "hnswlib m=16 ef_search=40",
         "hnswlib m=16 ef_search=160",
@@ -232,128 +236,132 @@ def test_frontier_table_labels_have_only_differing_options():
 
 
 def test_dominated_configurations_are_only_in_full_table():
-    tables = tables_for(whole(), "html")
+    tables = select_tables(make_full_benchmark(), "html")
     assert len(tables["frontier"].rows) == 7
     assert len(tables["all"].rows) == 8
     assert tables["all"].collapsed
 
 
 def test_frontier_table_marks_best_value_per_column():
-    assert best(frontier(whole())) == {
+    assert find_best_values(build_frontier_table(make_full_benchmark())) == {
         "recall": "1.0000", "QPS": "33,333", "p50 ms": "0.030", "p99 ms": "0.060", "build s": "0.020",
         "memory": "4.9 MB", "disk": "6.8 MB",
     }  # fmt: skip
 
 
 def test_bench_tables_mark_unreliable_times():
-    row = rows_by_store(frontier(whole()))["hnswlib m=16 ef_search=160"]
+    row = rows_by_store(build_frontier_table(make_full_benchmark()))["hnswlib m=16 ef_search=160"]
     assert row[:4] == ["0.9950", "5,882?", "0.170?", "0.340?"]
-    speeds = rows_by_store(build_recall_level_table(whole()))["hnswlib"]
+    speeds = rows_by_store(build_recall_level_table(make_full_benchmark()))["hnswlib"]
     assert [text.endswith("?") for text in speeds] == [False, False, True, False, False, True]
-    assert "?" not in "".join(rows_by_store(build_recall_level_table(whole()))["exact"])
+    assert "?" not in "".join(rows_by_store(build_recall_level_table(make_full_benchmark()))["exact"])
 
 
 def test_recall_level_table_unreached_level_is_not_zero():
-    table = rows_by_store(build_recall_level_table(whole()))
+    table = rows_by_store(build_recall_level_table(make_full_benchmark()))
     assert table["annoy"] == ["not reached"] * 3 + ["-"] * 3
     assert table["faiss ivf"][2] == "not reached"
 
 
 def test_bench_report_null_store_is_not_ranked():
-    assert "null" not in " ".join(row[0] for row in frontier(whole()).texts())
-    floor = "latency includes the overhead of the harness (checks and ids), 0.002 ms per query"
-    assert floor in list_benchmark_notes(whole())
-    own = sweep(*whole().points, point("mine:Store", 0.9, 1.0, name="mine", notes=["slow to open"]))
-    assert floor.replace("latency", "latency of built-in stores") in list_benchmark_notes(own)
-    assert ["mine", "slow to open"] in tables_for(own, "terminal")["limitations"].texts()
+    assert "null" not in " ".join(row[0] for row in build_frontier_table(make_full_benchmark()).texts())
+    overhead_note = "latency includes the overhead of the harness (checks and ids), 0.002 ms per query"
+    assert overhead_note in list_benchmark_notes(make_full_benchmark())
+    with_own_store = sweep(
+        *make_full_benchmark().points, point("mine:Store", 0.9, 1.0, name="mine", notes=["slow to open"])
+    )
+    assert overhead_note.replace("latency", "latency of built-in stores") in list_benchmark_notes(with_own_store)
+    assert ["mine", "slow to open"] in select_tables(with_own_store, "terminal")["limitations"].texts()
 
 
 def test_bench_report_stalling_null_store_is_in_load_table_only():
-    stalls = point("null", 0.0, 0.01, search={"stall_ms": 300, "every": 500}, loads=[load(200.0, 290.0, 0.02)])
-    assert build_load_table(sweep(stalls)).texts()[0][:4] == ["null", "1", "200", "200"]
-    assert summarise_benchmark(sweep(stalls)) == [
+    stalling = point("null", 0.0, 0.01, search={"stall_ms": 300, "every": 500}, loads=[load(200.0, 290.0, 0.02)])
+    assert build_load_table(sweep(stalling)).texts()[0][:4] == ["null", "1", "200", "200"]
+    assert summarise_benchmark(sweep(stalling)) == [
         "No store was measured: null is the harness itself, configured to stall for 300 ms once in 500 queries."
     ]
-    both = sweep(stalls, point("a", 0.96, 1.0, loads=[load(200.0, 2.0, 2.0)]))
-    assert [row[0] for row in build_load_table(both).texts()] == ["a", "null"]
-    assert list(rows_by_store(build_recall_level_table(both))) == ["a"]
-    assert "null" not in " ".join(summarise_benchmark(both))
-    assert null_store_latency(both) == 0.002  # from the clock checks, because this null store stalls
+    with_other_store = sweep(stalling, point("a", 0.96, 1.0, loads=[load(200.0, 2.0, 2.0)]))
+    assert [row[0] for row in build_load_table(with_other_store).texts()] == ["a", "null"]
+    assert list(rows_by_store(build_recall_level_table(with_other_store))) == ["a"]
+    assert "null" not in " ".join(summarise_benchmark(with_other_store))
+    assert null_store_latency(with_other_store) == 0.002  # from the clock checks, because this null store stalls
 
 
 def test_load_table_has_latency_and_service_times():
-    rows = [row[2:] for row in build_load_table(whole()).texts()]
+    rows = [row[2:] for row in build_load_table(make_full_benchmark()).texts()]
     assert rows[0][:3] == ["closed loop", "11,800", "-"]
     assert rows[1] == ["500", "500", "yes", "0.300", "0.500", "0.200", "0.400"]
     assert rows[2] == ["5,000", "4,100", "no", "0.300", "48.0", "0.200", "0.500"]
 
 
 def test_load_table_marks_doubtful_load_with_note():
-    busy = replace(load(500.0, 0.5, 0.4), doubts=["the host took 4% of the CPU time"])
-    result = sweep(point("a", 0.96, 1.0, loads=[busy]))
+    doubtful = replace(load(500.0, 0.5, 0.4), doubts=["the host took 4% of the CPU time"])
+    result = sweep(point("a", 0.96, 1.0, loads=[doubtful]))
     assert build_load_table(result).texts()[0][3:7] == ["500?", "yes", "0.300?", "0.500?"]
     assert (
         "? marks doubtful times: a with 500 queries per second (the host took 4% of the CPU time); measure them again "
         "with --remeasure doubtful"
     ) in list_benchmark_notes(result)
-    copied = sweep(point("a", 0.96, 1.0, loads=[replace(load(500.0, 0.5, 0.4), note="each client had a copy")]))
-    assert build_load_table(copied).texts()[0][3] == "500"
-    assert build_load_table(copied).texts()[0][-1] == "each client had a copy"
+    with_copy = sweep(point("a", 0.96, 1.0, loads=[replace(load(500.0, 0.5, 0.4), note="each client had a copy")]))
+    assert build_load_table(with_copy).texts()[0][3] == "500"
+    assert build_load_table(with_copy).texts()[0][-1] == "each client had a copy"
 
 
 def test_frontier_table_recall_legend_explains_measure():
-    name = "recall(of=eps,eps=1e-06)@10"
-    legends = {heading.title: heading.legend for heading in frontier(whole()).columns}
+    measure = "recall(of=eps,eps=1e-06)@10"
+    legends = {heading.title: heading.legend for heading in build_frontier_table(make_full_benchmark()).columns}
     assert legends["recall"] == (
-        f"{name}: share of results no farther than the k-th exact neighbour, with a relative tolerance of 1e-06"
+        f"{measure}: share of results no farther than the k-th exact neighbour, with a relative tolerance of 1e-06"
     )
     assert explain_recall("recall(of=eps)@5").endswith("with a relative tolerance of 0.001")
 
 
 def test_frontier_table_has_cost_only_with_price():
-    table = frontier(sweep(point("a", 0.96, 1.0, cost_per_million=0.25)))
+    table = build_frontier_table(sweep(point("a", 0.96, 1.0, cost_per_million=0.25)))
     assert table.columns[-1].legend == "cost of a million queries on one thread at the given price"
-    assert column(table, "cost/million") == ["0.25"]
-    assert "cost/million" not in titles(frontier(whole()))
+    assert read_column(table, "cost/million") == ["0.25"]
+    assert "cost/million" not in list_titles(build_frontier_table(make_full_benchmark()))
 
 
 def test_mixed_table_insert_rate_legend_is_not_a_maximum():
-    table = build_mixed_table(whole())
+    table = build_mixed_table(make_full_benchmark())
     assert table.columns[1].title == "inserts/s"
     assert "so a store may allow more" in table.columns[1].legend
 
 
 def test_bench_report_lists_unsupported_operations():
     result = sweep(point("a", 0.96, 1.0), point("usearch", 0.97, 0.5, unsupported=["filter", "load"]))
-    assert tables_for(result, "terminal")["unmeasured"].texts() == [
+    assert select_tables(result, "terminal")["unmeasured"].texts() == [
         ["usearch", "filter", "the store cannot filter"],
         ["usearch", "load", "the store cannot be opened by another process, so it was not load-tested"],
     ]
-    assert "unmeasured" not in tables_for(sweep(point("a", 0.96, 1.0)), "markdown")
+    assert "unmeasured" not in select_tables(sweep(point("a", 0.96, 1.0)), "markdown")
 
 
 def test_describe_failures_uses_configured_name():
-    broken = FailedConfiguration(Configuration("mine:Store", {"m": 4}, name="mine"), "insert", "no")
-    assert describe_failures(sweep(failures=[broken])) == ["mine m=4, insert: no"]
+    failure = FailedConfiguration(Configuration("mine:Store", {"m": 4}, name="mine"), "insert", "no")
+    assert describe_failures(sweep(failures=[failure])) == ["mine m=4, insert: no"]
 
 
 # Notes and summary.
 
 
 def test_list_benchmark_notes_limits_listed_doubts():
-    [note] = [line for line in list_benchmark_notes(whole()) if line.startswith("?")]
+    [note] = [line for line in list_benchmark_notes(make_full_benchmark()) if line.startswith("?")]
     assert "hnswlib m=16 ef_search=160 (341 involuntary switches; 4% of the time was stolen)" in note
-    [note] = [line for line in list_benchmark_notes(doubted(whole())) if line.startswith("?")]
+    [note] = [
+        line for line in list_benchmark_notes(with_unreliable_times(make_full_benchmark())) if line.startswith("?")
+    ]
     assert "and 4 more" in note
 
 
 def test_summary_doubt_counts_match_list_doubts():
-    doubt = ("the repeats differ by 40% in speed",)
-    result = doubted(whole())
+    doubts = ("the repeats differ by 40% in speed",)
+    result = with_unreliable_times(make_full_benchmark())
     points = [
-        replace(one, filters=[replace(each, doubts=doubt) for each in one.filters],
-                loads=[replace(each, doubts=doubt if each.rate else ()) for each in one.loads])
-        for one in result.points
+        replace(measured, filters=[replace(part, doubts=doubts) for part in measured.filters],
+                loads=[replace(part, doubts=doubts if part.rate else ()) for part in measured.loads])
+        for measured in result.points
     ]  # fmt: skip
     result = replace(result, points=points)
     [sentence] = [line for line in summarise_benchmark(result) if "doubtful" in line and "marked" in line]
@@ -364,7 +372,7 @@ def test_summary_doubt_counts_match_list_doubts():
 
 
 def test_summary_names_fastest_smallest_and_failures():
-    assert summarise_benchmark(whole()) == [
+    assert summarise_benchmark(make_full_benchmark()) == [
         "With a filter that matches 50% of the vectors hnswlib (ef_search=40) is the fastest at recall 0.95: 12,500 "
         "queries per second; no other store reaches it.",
         "With a filter that matches 1% of the vectors no store reaches recall 0.95; hnswlib (ef_search=40) is closest, "
@@ -385,17 +393,17 @@ def test_summary_names_fastest_smallest_and_failures():
     ]
 
 
-def filtered(recall, name="", wrong=0, returned=1.0):
+def make_filters(recall, name="", wrong=0, returned=1.0):
     return [FilteredSearch(0.0100025, 100, returned, recall, wrong, latency(0.1), name)]
 
 
 def test_summary_names_stores_failing_requirements():
     result = sweep(
-        point("a", 0.96, 0.1, filters=filtered(0.4, "lang=de", returned=0.5)),
-        point("b", 0.96, 0.2, filters=filtered(0.97)),
+        point("a", 0.96, 0.1, filters=make_filters(0.4, "lang=de", returned=0.5)),
+        point("b", 0.96, 0.2, filters=make_filters(0.97)),
         point("c", 0.96, 0.3, unsupported=["filter", "update"]),
-        point("d", 0.96, 0.4, filters=filtered(0.99, "lang=de", wrong=3)),
-        point("e", 0.96, 0.5, loads=[load(50.0, 1.0, 1.0)], filters=filtered(0.96)),
+        point("d", 0.96, 0.4, filters=make_filters(0.99, "lang=de", wrong=3)),
+        point("e", 0.96, 0.5, loads=[load(50.0, 1.0, 1.0)], filters=make_filters(0.96)),
     )
     assert summarise_benchmark(result)[:4] == [
         "With the filter `lang=de` (1% of the vectors) no store reaches recall 0.95 with matching rows only; d is "
@@ -407,9 +415,9 @@ def test_summary_names_stores_failing_requirements():
         "Requirements are not met by a (returns 50% of the rows with the filter `lang=de`), c (cannot filter; cannot "
         "update) and d (returns rows that do not match the filter `lang=de`).",
     ]
-    broken = FailedConfiguration(Configuration("a"), "filters", "no")
-    alone = sweep(point("a", 0.96, 0.1), failures=[broken])
-    assert summarise_benchmark(alone)[1] == "Requirements are not met by a (filters failed)."
+    failure = FailedConfiguration(Configuration("a"), "filters", "no")
+    with_failure = sweep(point("a", 0.96, 0.1), failures=[failure])
+    assert summarise_benchmark(with_failure)[1] == "Requirements are not met by a (filters failed)."
     assert "equirements" not in " ".join(summarise_benchmark(sweep(point("a", 0.96, 0.1))))
 
 
@@ -418,7 +426,7 @@ def test_summary_ignores_differences_within_variation():
     assert "within the variation between repeats" in summarise_benchmark(close)[0]
     apart = sweep(point("a", 0.96, 0.100), point("b", 0.96, 0.106))
     assert "1.1 times as many as b" in summarise_benchmark(apart)[0]
-    steady = [replace(one, qps_spread=0.001) for one in close.points]
+    steady = [replace(measured, qps_spread=0.001) for measured in close.points]
     assert summarise_benchmark(sweep(*steady))[0].endswith("10,000 queries per second, about as many as b (9,709).")
     once = [replace(point(name, 0.96, ms), qps_spread=math.nan) for name, ms in (("a", 0.1), ("b", 0.115), ("c", 0.3))]
     assert "about as many as b (8,696)" in summarise_benchmark(sweep(*once))[0]
@@ -426,7 +434,7 @@ def test_summary_ignores_differences_within_variation():
 
 
 def test_summary_has_doubtful_times():
-    sentences = summarise_benchmark(doubted(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2))))
+    sentences = summarise_benchmark(with_unreliable_times(sweep(point("a", 0.96, 0.1), point("b", 0.96, 0.2))))
     assert sentences[0].endswith("2.0 times as many as b; these times are doubtful.")
     assert sentences[-1].startswith("All times are doubtful (marked ?).")
 
@@ -448,55 +456,55 @@ def test_summary_without_store_at_recall_names_closest():
 
 
 def test_summary_without_results_names_failures():
-    broken = FailedConfiguration(Configuration("chroma"), "insert", "no")
-    assert summarise_benchmark(sweep(failures=[broken])) == [
+    failure = FailedConfiguration(Configuration("chroma"), "insert", "no")
+    assert summarise_benchmark(sweep(failures=[failure])) == [
         "No store could be measured.",
         "Not measured, or only in part: chroma (insert).",
     ]
-    assert "No store could be measured." in page(sweep(failures=[broken]))
+    assert "No store could be measured." in to_page(sweep(failures=[failure]))
 
 
 def test_sufficient_recall_is_above_all_insufficient_ones():
-    first, second = whole().sufficient_recalls
+    first, second = make_full_benchmark().sufficient_recalls
     assert (first.measure, first.score, first.highest_recall, first.recall) == ("ndcg@10", 0.412, 1.0, 0.955)
     # By hand: 0.412 - 0.005 = 0.407. Recall 0.94 has a lower score (0.405), and 0.955 (0.409) and above higher ones.
-    lucky = sweep(
+    result = sweep(
         point("a", 0.5, 1.0, relevance={"ndcg@10": 0.412}),
         point("a", 0.9, 2.0, relevance={"ndcg@10": 0.3}),
         point("a", 0.98, 3.0, relevance={"ndcg@10": 0.41}),
     )
-    [sufficient] = lucky.sufficient_recalls
+    [sufficient] = result.sufficient_recalls
     assert sufficient.recall == 0.98  # not 0.5: its high score is not kept at recall 0.9
     assert describe_sufficient_recall(sufficient) == (
         "the highest recall, 0.980, has ndcg@10 0.4100, and configurations with lower recall have lower scores"
     )
-    assert whole(relevance=False).sufficient_recalls == []
+    assert make_full_benchmark(relevance=False).sufficient_recalls == []
     # The summary has the sentence on the first measure, and the note of the table has those on the others.
-    note = tables_for(whole(), "html")["relevance"].note
+    note = select_tables(make_full_benchmark(), "html")["relevance"].note
     assert note == f"E{describe_sufficient_recall(second)[1:]}."
 
 
 # Filters.
 
 
-def with_filter(store, ef, recall, ms, *, unfiltered, doubts=(), share=0.01):
+def make_filter_point(store, ef, recall, ms, *, unfiltered, doubts=(), selectivity=0.01):
     """Build a configuration that takes `unfiltered` ms per query without a filter and `ms` with one."""
-    search = FilteredSearch(share, 100, 1.0, recall, 0, latency(ms), repeats=3, qps_spread=0.04, doubts=doubts)
-    return point(store, 0.96, unfiltered, search={"ef_search": ef}, filters=[search])
+    filtered = FilteredSearch(selectivity, 100, 1.0, recall, 0, latency(ms), repeats=3, qps_spread=0.04, doubts=doubts)
+    return point(store, 0.96, unfiltered, search={"ef_search": ef}, filters=[filtered])
 
 
-def filtered_sweep():
+def make_filter_benchmark():
     """Build a benchmark in which `graph` is the fastest without a filter, and `cells` with one (at recall 0.98)."""
     return sweep(
-        with_filter("graph", 10, 0.99, 6.0, unfiltered=0.01),
-        with_filter("cells", 16, 0.69, 0.1, unfiltered=0.05),
-        with_filter("cells", 64, 0.98, 0.12, unfiltered=0.2, doubts=("the repeats differ by 40% in speed",)),
+        make_filter_point("graph", 10, 0.99, 6.0, unfiltered=0.01),
+        make_filter_point("cells", 16, 0.69, 0.1, unfiltered=0.05),
+        make_filter_point("cells", 64, 0.98, 0.12, unfiltered=0.2, doubts=("the repeats differ by 40% in speed",)),
         point("tree", 0.97, 0.3, unsupported=["filter"]),
     )
 
 
 def test_summary_recommends_fastest_store_with_filter():
-    sentences = summarise_benchmark(filtered_sweep())
+    sentences = summarise_benchmark(make_filter_benchmark())
     assert sentences[:3] == [
         "With a filter that matches 1% of the vectors cells (ef_search=64) is the fastest at recall 0.95: 8,333 "
         "queries per second, 50.0 times as many as graph (ef_search=10); these times are doubtful.",
@@ -504,9 +512,9 @@ def test_summary_recommends_fastest_store_with_filter():
         "cells.",
         "Requirements are not met by tree (cannot filter).",
     ]
-    data = to_json_data(filtered_sweep())
+    data = to_json_data(make_filter_benchmark())
     (comparison,) = data["with_filter"]
-    assert [(one["configuration"], one["passes"]) for one in comparison["operating_points"]] == [
+    assert [(row["configuration"], row["passes"]) for row in comparison["operating_points"]] == [
         ("cells:ef_search=64", True),
         ("graph:ef_search=10", True),
     ]
@@ -514,29 +522,33 @@ def test_summary_recommends_fastest_store_with_filter():
 
 
 def test_summary_groups_filters_by_fastest_store():
-    shares = (0.9, 0.5, 0.01)
-    fast = [FilteredSearch(share, 100, 1.0, 1.0, 0, latency(0.1 if share > 0.1 else 9.0)) for share in shares]
-    slow = [
-        FilteredSearch(share, 100, 1.0, 1.0 if share > 0.001 else 0.5, 0, latency(1.0)) for share in (*shares, 0.001)
+    selectivities = (0.9, 0.5, 0.01)
+    fast_filters = [
+        FilteredSearch(selectivity, 100, 1.0, 1.0, 0, latency(0.1 if selectivity > 0.1 else 9.0))
+        for selectivity in selectivities
     ]
-    result = sweep(point("graph", 0.96, 0.1, filters=fast), point("cells", 0.96, 0.5, filters=slow))
+    slow_filters = [
+        FilteredSearch(selectivity, 100, 1.0, 1.0 if selectivity > 0.001 else 0.5, 0, latency(1.0))
+        for selectivity in (*selectivities, 0.001)
+    ]
+    result = sweep(point("graph", 0.96, 0.1, filters=fast_filters), point("cells", 0.96, 0.5, filters=slow_filters))
     assert summarise_benchmark(result)[0] == (
         "Fastest store at recall 0.95 by filter: graph (90%, 50%), cells (1%), none (0.1%)."
     )
 
 
 def test_filter_table_has_selectivity_for_named_filters_only():
-    random = build_filter_table(sweep(point("a", 0.96, 0.1, filters=filtered(0.97))))
-    assert random.texts()[0][:2] == ["1%", "a"]
-    assert "selectivity" not in titles(random)
-    own = build_filter_table(sweep(point("a", 0.96, 0.1, filters=filtered(0.97, "lang=de"))))
-    assert own.texts()[0][:2] == ["lang=de", "a"]
-    assert column(own, "selectivity") == ["1%"]
+    random_table = build_filter_table(sweep(point("a", 0.96, 0.1, filters=make_filters(0.97))))
+    assert random_table.texts()[0][:2] == ["1%", "a"]
+    assert "selectivity" not in list_titles(random_table)
+    named_table = build_filter_table(sweep(point("a", 0.96, 0.1, filters=make_filters(0.97, "lang=de"))))
+    assert named_table.texts()[0][:2] == ["lang=de", "a"]
+    assert read_column(named_table, "selectivity") == ["1%"]
 
 
 def test_filter_table_has_percentiles_qps_repeats_and_marks():
-    table = build_filter_table(filtered_sweep())
-    assert titles(table) == [
+    table = build_filter_table(make_filter_benchmark())
+    assert list_titles(table) == [
         "filter", "store", "recall", "QPS", "p50 ms", "p95 ms", "p99 ms", "returned", "wrong", "matching", "repeats",
     ]  # fmt: skip
     assert [row[1:7] for row in table.texts()] == [
@@ -544,23 +556,25 @@ def test_filter_table_has_percentiles_qps_repeats_and_marks():
         ["graph", "0.9900", "167", "6.00", "9.00", "12.0"],
     ]
     assert [row[3].best for row in table.cells()] == [True, False]
-    every = build_filter_table(filtered_sweep(), collapsed=True)
-    assert len(every.rows) == 3
-    assert "cells ef_search=16" in column(every, "store")
-    [note] = [line for line in list_benchmark_notes(filtered_sweep()) if line.startswith("?")]
+    full_table = build_filter_table(make_filter_benchmark(), collapsed=True)
+    assert len(full_table.rows) == 3
+    assert "cells ef_search=16" in read_column(full_table, "store")
+    [note] = [line for line in list_benchmark_notes(make_filter_benchmark()) if line.startswith("?")]
     assert "cells ef_search=64 with a filter that matches 1% of the vectors (the repeats differ by 40%" in note
 
 
 def test_filter_table_note_names_stores_with_row_lists_next_to_others():
-    exact, faiss, duckdb = (with_filter(name, 10, 0.99, 6.0, unfiltered=0.01) for name in ("exact", "faiss", "duckdb"))
-    listed = "For exact and faiss the matching rows were listed before timing; the other stores filter in each search."
-    assert build_filter_table(sweep(exact, faiss, duckdb)).note.endswith(f" {listed}")
+    exact, faiss, duckdb = (
+        make_filter_point(name, 10, 0.99, 6.0, unfiltered=0.01) for name in ("exact", "faiss", "duckdb")
+    )
+    note = "For exact and faiss the matching rows were listed before timing; the other stores filter in each search."
+    assert build_filter_table(sweep(exact, faiss, duckdb)).note.endswith(f" {note}")
     assert "listed" not in build_filter_table(sweep(exact, faiss)).note
     assert "listed" not in build_filter_table(sweep(duckdb)).note
 
 
 def test_filter_csv_has_every_setting_and_operating_points():
-    rows = rows_of(build_filter_rows(filtered_sweep()))
+    rows = read_csv_rows(build_filter_rows(make_filter_benchmark()))
     assert [(row["configuration"], row["operating_point"], row["repeats"]) for row in rows] == [
         ("graph:ef_search=10", "true", "3"),
         ("cells:ef_search=16", "false", "3"),
@@ -573,81 +587,87 @@ def test_filter_csv_has_every_setting_and_operating_points():
 # Reused results.
 
 
-def with_reused(result, stores):
+def mark_reused(result, stores):
     """Return the benchmark with the results of some stores reused from an earlier day."""
 
-    def mark(one):
+    def mark_point(measured):
         dated = {"made": "2026-11-14T08:30:00+00:00", "reused": True}
-        loads = [replace(load, **dated) for load in one.loads]
-        return replace(one, **dated, loads=loads) if one.configuration.store in stores else one
+        loads = [replace(load, **dated) for load in measured.loads]
+        return replace(measured, **dated, loads=loads) if measured.configuration.store in stores else measured
 
-    return replace(result, points=[mark(one) for one in result.points])
+    return replace(result, points=[mark_point(measured) for measured in result.points])
 
 
 def test_bench_report_marks_reused_results_with_date():
-    result = with_reused(whole(), {"hnswlib"})
-    dates = dict(zip(column(frontier(result), "store"), column(frontier(result), "reused"), strict=True))
+    result = mark_reused(make_full_benchmark(), {"hnswlib"})
+    dates = dict(
+        zip(
+            read_column(build_frontier_table(result), "store"),
+            read_column(build_frontier_table(result), "reused"),
+            strict=True,
+        )
+    )
     assert dates["hnswlib m=16 ef_search=10"] == "2026-11-14 08:30"
     assert dates["exact"] == "no"
-    assert {name for name, table in tables_for(result, "html").items() if titles(table)[-1] == "reused"} == {
+    assert {name for name, table in select_tables(result, "html").items() if list_titles(table)[-1] == "reused"} == {
         "recall-levels", "frontier", "all", "quality", "latency", "relevance", "loads",
     }  # fmt: skip
-    made = {row["store"]: (row["made"], row["reused"]) for row in rows_of(build_point_rows(result))}
-    assert made["hnswlib"] == ("2026-11-14T08:30:00+00:00", "true")
-    assert made["exact"] == ("", "false")
-    assert {row["reused"] for row in rows_of(build_load_rows(result))} == {"true"}
+    made_and_reused = {row["store"]: (row["made"], row["reused"]) for row in read_csv_rows(build_point_rows(result))}
+    assert made_and_reused["hnswlib"] == ("2026-11-14T08:30:00+00:00", "true")
+    assert made_and_reused["exact"] == ("", "false")
+    assert {row["reused"] for row in read_csv_rows(build_load_rows(result))} == {"true"}
     assert to_json_data(result)["points"][1]["reused"] is True
     note = "hnswlib: reused; made 2026-11-14T08:30:00+00:00 (measure again with --fresh)"
     assert any(note in line for line in list_benchmark_notes(result))
-    for text in (markdown(result), latex(result), page(result)):
+    for text in (to_markdown(result), to_latex(result), to_page(result)):
         assert "2026-11-14 08:30" in text
 
 
 def test_summary_mixed_reused_and_new_results_is_stated():
-    text = " ".join(summarise_benchmark(with_reused(whole(), {"hnswlib"})))
+    text = " ".join(summarise_benchmark(mark_reused(make_full_benchmark(), {"hnswlib"})))
     assert "are reused (made 2026-11-14) and compared with new ones; measure all again with `--fresh`" in text
-    everything = with_reused(whole(), {"hnswlib", "exact", "faiss", "annoy"})
+    all_reused = mark_reused(make_full_benchmark(), {"hnswlib", "exact", "faiss", "annoy"})
     only_points = replace(
-        everything, points=[replace(p, filters=(), changes=(), mixed=None) for p in everything.points]
+        all_reused, points=[replace(measured, filters=(), changes=(), mixed=None) for measured in all_reused.points]
     )
     assert "compared with new ones" not in " ".join(summarise_benchmark(only_points))
-    assert "compared with new ones" not in " ".join(summarise_benchmark(whole()))
-    assert "reused" not in markdown(whole())
+    assert "compared with new ones" not in " ".join(summarise_benchmark(make_full_benchmark()))
+    assert "reused" not in to_markdown(make_full_benchmark())
 
 
 # CSV, JSON and layouts.
 
 
 def test_bench_csv_has_row_per_configuration_and_column_per_option():
-    rows = rows_of(build_point_rows(whole()))
+    rows = read_csv_rows(build_point_rows(make_full_benchmark()))
     assert len(rows) == 9
-    one = rows[2]
-    assert (one["store"], one["build.m"], one["search.ef_search"], one["build.kind"]) == ("hnswlib", "16", "40", "")
-    assert (float(one[RECALL]), float(one["qps"]), float(one["relevance.ndcg@10"])) == (0.955, 1000 / 0.06, 0.409)
-    assert [row["series_frontier"] for row in rows] == ["true"] * 4 + ["false"] + ["true"] * 3 + ["false"]
+    row = rows[2]
+    assert (row["store"], row["build.m"], row["search.ef_search"], row["build.kind"]) == ("hnswlib", "16", "40", "")
+    assert (float(row[RECALL]), float(row["qps"]), float(row["relevance.ndcg@10"])) == (0.955, 1000 / 0.06, 0.409)
+    assert [csv_row["series_frontier"] for csv_row in rows] == ["true"] * 4 + ["false"] + ["true"] * 3 + ["false"]
     assert rows[7]["memory_bytes"] == ""
     assert rows[3]["doubts"] == "341 involuntary switches; 4% of the time was stolen"
 
 
 def test_load_csv_has_latency_and_service_times():
-    rows = rows_of(build_load_rows(whole()))
+    rows = read_csv_rows(build_load_rows(make_full_benchmark()))
     assert [row["rate"] for row in rows] == ["", "500.0", "5000.0"]
     assert (rows[2]["p99_ms"], rows[2]["service_p99_ms"], rows[2]["kept_up"]) == ("48.0", "0.5", "false")
 
 
 def test_bench_json_is_valid_and_round_trips(tmp_path):
-    file = tmp_path / "sweep.json"
-    report(whole(), file)
-    data = json.loads(file.read_text())
+    path = tmp_path / "sweep.json"
+    report(make_full_benchmark(), path)
+    data = json.loads(path.read_text())
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(data, SCHEMA)
-    again = read_record(file)
-    assert isinstance(again, StoreBenchmark)
-    assert to_json_data(again) == to_json_data(whole())
-    assert again.points[2].build == whole().points[2].build
-    assert again.points[2].loads == whole().points[2].loads
-    assert math.isnan(again.points[8].relevance["ndcg@10"])
-    assert markdown(again) == markdown(whole())
+    restored = read_record(path)
+    assert isinstance(restored, StoreBenchmark)
+    assert to_json_data(restored) == to_json_data(make_full_benchmark())
+    assert restored.points[2].build == make_full_benchmark().points[2].build
+    assert restored.points[2].loads == make_full_benchmark().points[2].loads
+    assert math.isnan(restored.points[8].relevance["ndcg@10"])
+    assert to_markdown(restored) == to_markdown(make_full_benchmark())
 
 
 def test_bench_json_version_1_is_read_and_recomputed(tmp_path):
@@ -657,19 +677,19 @@ def test_bench_json_version_1_is_read_and_recomputed(tmp_path):
     (tmp_path / "sweep.json").write_text(text, encoding="utf-8")
     result = read_record(tmp_path / "sweep.json")
     assert result.frontiers == {"pgvector forced": [0]}
-    assert {one.store for one in result.reached} == {"pgvector forced"}
+    assert {level.store for level in result.reached} == {"pgvector forced"}
     assert result.provenance == {"made": "2026-01-01"}
 
 
 def test_bench_folder_version_1_is_read():
-    file = find_benchmark_file(GOLDEN_FOLDER)
-    assert file == str(GOLDEN_FOLDER / "sweep.json")
-    stored = json.loads(Path(file).read_text())
+    path = find_benchmark_file(GOLDEN_FOLDER)
+    assert path == str(GOLDEN_FOLDER / "sweep.json")
+    stored = json.loads(Path(path).read_text())
     assert stored["schema"] == "ragauge-sweep/1"
-    result = read_record(file)
+    result = read_record(path)
     assert result.frontiers == stored["frontiers"]
-    assert [(one.store, one.recall, one.qps) for one in result.reached] == [
-        (one["store"], one["recall"], one["qps"]) for one in stored["reached"]
+    assert [(level.store, level.recall, level.qps) for level in result.reached] == [
+        (level["store"], level["recall"], level["qps"]) for level in stored["reached"]
     ]
 
 
@@ -684,11 +704,11 @@ def test_bench_folder_version_1_is_read():
 )
 def test_bench_json_invalid_data_raises_error(change, message):
     with pytest.raises(BadInput, match=message):
-        from_record_data(StoreBenchmark, {**to_json_data(whole()), **change}, source="x.json")
+        from_record_data(StoreBenchmark, {**to_json_data(make_full_benchmark()), **change}, source="x.json")
 
 
 def test_results_folder_has_files_for_measured_parts_only(tmp_path):
-    assert list(list_result_files(whole()).values()) == [
+    assert list(list_result_files(make_full_benchmark()).values()) == [
         "sweep.json", "points.csv", "report.md", "report.html", "loads.csv", "filters.csv",
     ]  # fmt: skip
     assert "loads" not in list_result_files(sweep(point("a", 0.9, 1.0)))
@@ -700,7 +720,7 @@ def test_results_folder_has_files_for_measured_parts_only(tmp_path):
 
 def test_format_for_path_bench_uses_name_or_file_extension():
     formats = find_formats(StoreBenchmark)
-    assert {format_for_path(f"x{one.ending}", None, formats) for one in formats.values()} == {
+    assert {format_for_path(f"x{output_format.ending}", None, formats) for output_format in formats.values()} == {
         "html", "json", "csv", "markdown", "latex",
     }  # fmt: skip
     assert format_for_path("x.json", "ragdbeval", formats) == "ragdbeval"
@@ -711,60 +731,68 @@ def test_format_for_path_bench_uses_name_or_file_extension():
 
 
 def test_report_convention_option_applies_to_ragdbeval_only(tmp_path):
-    file = tmp_path / "theirs.csv"
-    assert isinstance(report(whole(), file, format="ragdbeval-csv", convention="ragdbeval"), StoreBenchmark)
-    assert {row["convention"] for row in csv.DictReader(io.StringIO(file.read_text()))} == {"ragdbeval"}
+    path = tmp_path / "theirs.csv"
+    assert isinstance(
+        report(make_full_benchmark(), path, format="ragdbeval-csv", convention="ragdbeval"), StoreBenchmark
+    )
+    assert {row["convention"] for row in csv.DictReader(io.StringIO(path.read_text()))} == {"ragdbeval"}
     with pytest.raises(BadInput, match="applies to RAGdbEval's layout of a benchmark only"):
-        report(whole(), tmp_path / "x.csv", convention="ragdbeval")
+        report(make_full_benchmark(), tmp_path / "x.csv", convention="ragdbeval")
     with pytest.raises(BadInput, match="title does not apply"):
-        report(whole(), tmp_path / "x.csv", title="mine")
+        report(make_full_benchmark(), tmp_path / "x.csv", title="mine")
 
 
 def test_ragdbeval_export_has_result_per_configuration(tmp_path):
     path = tmp_path / "results.json"
-    path.write_text(ragdbeval.render_benchmark_json(whole()), encoding="utf-8")
+    path.write_text(ragdbeval.render_benchmark_json(make_full_benchmark()), encoding="utf-8")
     assert detect_layout(str(path)) == "ragdbeval"
-    held = json.loads(path.read_text(encoding="utf-8"))
-    assert held["metadata"]["num_results"] == 10  # eight configurations, two failures, and no null store
-    one = next(r for r in held["results"] if r["index_config"] == "m=16,ef_construction=200,ef_search=40")
-    figures = one["mean_metrics"]
-    assert figures["quality_recall@10"] == 0.955
-    assert figures["perf_qps_at_recall_95"] == pytest.approx(17_100.07, abs=0.01)
-    assert figures["perf_qps_max"] == pytest.approx(1000 / 0.06)
-    assert (figures["resource_disk_bytes"], figures["ops_insert_latency_single_ms"]) == (6_800_000, 0.4)
-    assert next(r["error_message"] for r in held["results"] if not r["success"]).startswith("insert: Batch size")
-    again = ragdbeval.read_ragdbeval_json(str(path))
-    assert again.entries["exact"].means["recall(of=capped)@10"].value == 1.0
-    assert set(again.failures) == {"chroma", "scann"}
-    table = tmp_path / "results.csv"
-    table.write_text(ragdbeval.render_benchmark_csv(whole()), encoding="utf-8")
-    assert detect_layout(str(table)) == "ragdbeval-csv"
-    assert len(ragdbeval.read_ragdbeval_csv(str(table)).entries) == 8
+    export = json.loads(path.read_text(encoding="utf-8"))
+    assert export["metadata"]["num_results"] == 10  # eight configurations, two failures, and no null store
+    entry = next(
+        entry for entry in export["results"] if entry["index_config"] == "m=16,ef_construction=200,ef_search=40"
+    )
+    metrics = entry["mean_metrics"]
+    assert metrics["quality_recall@10"] == 0.955
+    assert metrics["perf_qps_at_recall_95"] == pytest.approx(17_100.07, abs=0.01)
+    assert metrics["perf_qps_max"] == pytest.approx(1000 / 0.06)
+    assert (metrics["resource_disk_bytes"], metrics["ops_insert_latency_single_ms"]) == (6_800_000, 0.4)
+    assert next(entry["error_message"] for entry in export["results"] if not entry["success"]).startswith(
+        "insert: Batch size"
+    )
+    restored = ragdbeval.read_ragdbeval_json(str(path))
+    assert restored.entries["exact"].means["recall(of=capped)@10"].value == 1.0
+    assert set(restored.failures) == {"chroma", "scann"}
+    csv_path = tmp_path / "results.csv"
+    csv_path.write_text(ragdbeval.render_benchmark_csv(make_full_benchmark()), encoding="utf-8")
+    assert detect_layout(str(csv_path)) == "ragdbeval-csv"
+    assert len(ragdbeval.read_ragdbeval_csv(str(csv_path)).entries) == 8
 
 
 def test_ragdbeval_export_throughput_includes_indexing():
     """The 10,000 vectors are queued in 0.2 s and indexed in 0.8 s, which is 10,000 vectors per second."""
-    held = json.loads(ragdbeval.render_benchmark_json(sweep(point("a", 0.5, 1.0))))["results"][0]["mean_metrics"]
-    assert held["ops_insert_throughput_batch"] == 10_000
+    metrics = json.loads(ragdbeval.render_benchmark_json(sweep(point("a", 0.5, 1.0))))["results"][0]["mean_metrics"]
+    assert metrics["ops_insert_throughput_batch"] == 10_000
 
 
 def test_ragdbeval_export_convention_sets_recall_and_precision():
     """All ten results are among the 100 exact neighbours: precision is 1, recall is 0.1 or, if capped, 1."""
     quality = {"recall(of=k)@10": 0.961, "recall@10": 0.1, "precision@10": 1.0, "precision(of=retrieved)@10": 1.0}
-    one = replace(point("a", 0.961, 1.0), quality={**quality, "mrr@10": 1.0, RECALL: 0.961})
+    full = replace(point("a", 0.961, 1.0), quality={**quality, "mrr@10": 1.0, RECALL: 0.961})
     for convention, recall in (("ragdbeval", 0.1), ("ragdbeval-capped", 1.0)):
-        held = json.loads(ragdbeval.render_benchmark_json(sweep(one), convention))
-        figures = held["results"][0]["mean_metrics"]
-        assert held["metadata"]["convention"] == convention
-        assert (figures["quality_recall@10"], figures["quality_precision@10"]) == (recall, 1.0)
-        assert figures["quality_mrr"] is None  # it is computed at depth 100, but only ten neighbours were searched
-        assert figures["perf_qps_single_thread"] == pytest.approx(1000)
-    short = replace(
-        one, quality={"recall@10": 0.05, "precision@10": 0.5, "precision(of=retrieved)@10": 1.0, RECALL: 0.5}
+        export = json.loads(ragdbeval.render_benchmark_json(sweep(full), convention))
+        metrics = export["results"][0]["mean_metrics"]
+        assert export["metadata"]["convention"] == convention
+        assert (metrics["quality_recall@10"], metrics["quality_precision@10"]) == (recall, 1.0)
+        assert metrics["quality_mrr"] is None  # it is computed at depth 100, but only ten neighbours were searched
+        assert metrics["perf_qps_single_thread"] == pytest.approx(1000)
+    half_empty = replace(
+        full, quality={"recall@10": 0.05, "precision@10": 0.5, "precision(of=retrieved)@10": 1.0, RECALL: 0.5}
     )
     for convention, precision in (("ragdbeval", 0.5), ("ragdbeval-capped", 1.0)):
-        figures = json.loads(ragdbeval.render_benchmark_json(sweep(short), convention))["results"][0]["mean_metrics"]
-        assert figures["quality_precision@10"] == precision
+        metrics = json.loads(ragdbeval.render_benchmark_json(sweep(half_empty), convention))["results"][0][
+            "mean_metrics"
+        ]
+        assert metrics["quality_precision@10"] == precision
 
 
 def test_ragdbeval_export_has_values_at_every_cutoff():
@@ -782,9 +810,9 @@ def test_ragdbeval_export_has_values_at_every_cutoff():
 
 
 def test_ragdbeval_export_success_has_no_error_message():
-    held = json.loads(ragdbeval.render_benchmark_json(whole()))["results"]
-    assert [one["success"] for one in held] == [one["error_message"] is None for one in held]
-    assert ["annoy cannot delete"] in [one.get("warnings") for one in held]
+    results = json.loads(ragdbeval.render_benchmark_json(make_full_benchmark()))["results"]
+    assert [entry["success"] for entry in results] == [entry["error_message"] is None for entry in results]
+    assert ["annoy cannot delete"] in [entry.get("warnings") for entry in results]
 
 
 # Charts.
@@ -792,8 +820,8 @@ def test_ragdbeval_export_success_has_no_error_message():
 
 def test_recall_axis_is_logarithmic_in_missing_recall():
     axis = build_recall_axis([0.5, 0.999, 1.0])
-    places = [axis.position(one) for one in (0.5, 0.9, 0.99, 0.999, 1.0)]
-    assert places == pytest.approx([0.30103, 1, 2, 3, 3.30103], abs=1e-5)
+    positions = [axis.position(recall) for recall in (0.5, 0.9, 0.99, 0.999, 1.0)]
+    assert positions == pytest.approx([0.30103, 1, 2, 3, 3.30103], abs=1e-5)
     assert axis.low < 0.3
     assert axis.high > 3.3
     assert axis.ticks[-1] == pytest.approx(3.30103)
@@ -810,73 +838,76 @@ class TestCharts:
         return [row for part in (spec, *spec["layer"]) if "data" in part for row in part["data"]["values"]]
 
     def test_draw_benchmark_charts_needs_enough_results(self):
-        assert list(draw_benchmark_charts(whole())) == [
+        assert list(draw_benchmark_charts(make_full_benchmark())) == [
             "frontier", "recall_latency", "costs", "relevance", "rates", "filter_latency", "filters",
         ]  # fmt: skip
-        bare = sweep(point("a", 0.9, 1.0))
-        assert list(draw_benchmark_charts(bare)) == ["frontier", "recall_latency", "costs"]
+        minimal = sweep(point("a", 0.9, 1.0))
+        assert list(draw_benchmark_charts(minimal)) == ["frontier", "recall_latency", "costs"]
         assert draw_benchmark_charts(sweep()) == {}
 
     def test_filter_chart_has_latency_and_recall_per_filter(self):
-        chart = draw_benchmark_charts(filtered_sweep())["filter_latency"]
+        chart = draw_benchmark_charts(make_filter_benchmark())["filter_latency"]
         assert len(chart.panels) == 1
         rows = {(row["system"], row["recall"], row["value"]) for row in self.rows(chart)}
         assert rows == {("graph", 0.99, 6.0), ("cells", 0.69, 0.1), ("cells", 0.98, 0.12)}
-        assert 'data-chart="bench-filter_latency-0"' in page(filtered_sweep())
+        assert 'data-chart="bench-filter_latency-0"' in to_page(make_filter_benchmark())
 
     def test_frontier_chart_has_line_and_dominated_points(self):
-        faint, line, dots = draw_benchmark_charts(whole())["frontier"].panels[0].spec["layer"]
-        assert [row["recall"] for row in faint["data"]["values"]] == [0.94]
+        dominated, line, dots = draw_benchmark_charts(make_full_benchmark())["frontier"].panels[0].spec["layer"]
+        assert [data_row["recall"] for data_row in dominated["data"]["values"]] == [0.94]
         assert len(line["data"]["values"]) == len(dots["data"]["values"]) == 7
-        one = dots["data"]["values"][1]
-        assert (one["system"], one["options"]) == ("hnswlib", "m=16 ef_construction=200 ef_search=10")
-        assert not any(row["system"] == "null" for row in dots["data"]["values"])
+        row = dots["data"]["values"][1]
+        assert (row["system"], row["options"]) == ("hnswlib", "m=16 ef_construction=200 ef_search=10")
+        assert not any(data_row["system"] == "null" for data_row in dots["data"]["values"])
 
     def test_charts_use_same_colour_and_shape_per_store(self):
-        looks = set()
-        for chart in draw_benchmark_charts(whole()).values():
+        styles = set()
+        for chart in draw_benchmark_charts(make_full_benchmark()).values():
             for panel in chart.panels:
                 for layer in panel.spec["layer"]:
                     for channel in ("color", "shape"):
                         scale = layer["encoding"].get(channel, {})
                         if scale.get("field") == "system":
                             pairs = zip(scale["scale"]["domain"], scale["scale"]["range"], strict=True)
-                            looks |= {(channel, *pair) for pair in pairs}
-        assert len(looks) == 2 * len(whole().stores)
+                            styles |= {(channel, *pair) for pair in pairs}
+        assert len(styles) == 2 * len(make_full_benchmark().stores)
 
     def test_cost_chart_longest_bar_leaves_space_for_label(self):
         names = []
-        chart = draw_benchmark_charts(whole())["costs"]
+        chart = draw_benchmark_charts(make_full_benchmark())["costs"]
         for panel in chart.panels:
             low, high = panel.spec["layer"][0]["encoding"]["x"]["scale"]["domain"]
-            most = max(row["value"] for row in self.rows(chart, len(names)))
+            longest = max(row["value"] for row in self.rows(chart, len(names)))
             names.append(panel.title)
             # By hand: a label of five digits takes 45 of the 150 pixels next to the names, so the bar has 70%.
-            share = math.log(most / low) / math.log(high / low) if "log" in panel.title else most / high
+            share = math.log(longest / low) / math.log(high / low) if "log" in panel.title else longest / high
             assert share <= 0.7
         assert names == ["build, s (log scale)", "memory, MB", "disk, MB", "cold start, ms"]
 
     def test_rate_chart_has_latency_and_service_times(self):
-        rows = [row for row in self.rows(draw_benchmark_charts(whole())["rates"]) if row["rate"] == 5000]
+        rows = [row for row in self.rows(draw_benchmark_charts(make_full_benchmark())["rates"]) if row["rate"] == 5000]
         assert {(row["from"], row["ms"]) for row in rows} == {("from scheduled time", 48.0), ("from send time", 0.5)}
         assert not any(row["kept"] for row in rows)
 
     def test_client_chart_needs_several_client_counts(self):
-        two = [load(None, 1, 1, clients=n, qps=100.0 * n) for n in (1, 2)]
-        chart = draw_benchmark_charts(sweep(point("a", 0.96, 1.0, loads=two)))["clients"]
+        loads = [load(None, 1, 1, clients=n, qps=100.0 * n) for n in (1, 2)]
+        chart = draw_benchmark_charts(sweep(point("a", 0.96, 1.0, loads=loads)))["clients"]
         assert {(row["clients"], row["qps"]) for row in self.rows(chart)} == {(1, 100.0), (2, 200.0)}
 
     def test_charts_store_names_are_not_in_expressions(self):
-        odd = "it's </script> ${alert(1)} constructor"
-        points = [replace(one, configuration=replace(one.configuration, name=odd)) for one in whole().points[1:4]]
+        hostile = "it's </script> ${alert(1)} constructor"
+        points = [
+            replace(measured, configuration=replace(measured.configuration, name=hostile))
+            for measured in make_full_benchmark().points[1:4]
+        ]
         for chart in draw_benchmark_charts(sweep(*points)).values():
             assert render_svg(chart_specification(chart)).startswith("<svg")
             for panel in chart.panels:
                 expressions = re.findall(r'"(?:expr|labelExpr|test)": "([^"]*)"', json.dumps(panel.spec))
-                assert not any("alert" in one for one in expressions)
+                assert not any("alert" in expression for expression in expressions)
 
     def test_bench_page_is_self_contained_with_all_sections(self):
-        text = page(whole())
+        text = to_page(make_full_benchmark())
         assert "by search speed alone hnswlib is the fastest" in text
         for name in ("recall", "frontier", "load", "filters", "updates", "unmeasured", "details"):
             assert f'<section id="bench-{name}"' in text

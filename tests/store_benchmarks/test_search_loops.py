@@ -18,48 +18,48 @@ from ragauge.store_benchmarks import search_loops
 from ragauge.stores.reference import NullSettings, NullStore
 
 
-def vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
+def make_vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
 
 
-def names(n: int) -> list[str]:
-    return [f"d{place}" for place in range(n)]
+def make_ids(n: int) -> list[str]:
+    return [f"d{i}" for i in range(n)]
 
 
-def null(n: int = 20, **options) -> NullStore:
+def make_null_store(n: int = 20, **options) -> NullStore:
     store = NullStore(metric="l2", settings=NullSettings(**options))
-    store.add(names(n), vectors(n, 4))
+    store.add(make_ids(n), make_vectors(n, 4))
     return store
 
 
-class Notebook:
+class RecordingStore:
     """Store that records each search and returns an id with the number of its setting."""
 
     def __init__(self) -> None:
         self.setting = -1
-        self.asked: list[tuple[int, float]] = []
+        self.searches: list[tuple[int, float]] = []
 
     def tune(self, options) -> None:
         self.setting = options["setting"]
 
     def search(self, vectors, k):
-        self.asked.append((self.setting, float(vectors[0, 0])))
+        self.searches.append((self.setting, float(vectors[0, 0])))
         return np.array([[f"d{self.setting}", "stranger"]], dtype=object), np.array([[0.5, 0.7]], dtype=np.float32)
 
 
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("is_frozen", [False, True])
 @pytest.mark.engine
-def test_without_gc_disables_and_restores_gc_state(frozen):
+def test_without_gc_disables_and_restores_gc_state(is_frozen):
     assert gc.isenabled()
     gc.unfreeze()
-    if frozen:
+    if is_frozen:
         gc.freeze()
     try:
         with resources.without_gc():
             assert not gc.isenabled()
             assert gc.get_freeze_count() > 0
         assert gc.isenabled()
-        assert (gc.get_freeze_count() > 0) is frozen
+        assert (gc.get_freeze_count() > 0) is is_frozen
         gc.disable()
         with resources.without_gc():
             pass
@@ -78,15 +78,15 @@ def test_without_gc_exception_enables_gc_again():
 def test_take_snapshot_separates_cpu_time_from_waiting():
     before = resources.take_snapshot()
     time.sleep(0.2)
-    slept = dict(zip(resources.SNAPSHOT_DIFFERENCES, resources.take_snapshot().since(before), strict=True))
+    sleeping = dict(zip(resources.SNAPSHOT_DIFFERENCES, resources.take_snapshot().since(before), strict=True))
     before = resources.take_snapshot()
     until = time.process_time() + 0.1
     while time.process_time() < until:
         pass
-    worked = dict(zip(resources.SNAPSHOT_DIFFERENCES, resources.take_snapshot().since(before), strict=True))
-    assert slept["seconds"] >= 0.2
-    assert slept["cpu_seconds"] < slept["seconds"] / 2
-    assert worked["cpu_seconds"] >= 0.1
+    working = dict(zip(resources.SNAPSHOT_DIFFERENCES, resources.take_snapshot().since(before), strict=True))
+    assert sleeping["seconds"] >= 0.2
+    assert sleeping["cpu_seconds"] < sleeping["seconds"] / 2
+    assert working["cpu_seconds"] >= 0.1
 
 
 def test_take_snapshot_without_proc_stat_returns_nan(monkeypatch):
@@ -99,21 +99,21 @@ def test_take_snapshot_without_proc_stat_returns_nan(monkeypatch):
 def test_pin_to_cores_pins_process_and_keeps_usable_cores():
     code = (
         "import os; from ragauge.compute import resources\n"
-        "mine = resources.pin_to_cores(1)\n"
-        "assert mine is None or (os.sched_getaffinity(0) == set(mine) and len(mine) == 1)\n"
+        "first = resources.pin_to_cores(1)\n"
+        "assert first is None or (os.sched_getaffinity(0) == set(first) and len(first) == 1)\n"
         "other = resources.pin_to_cores(1, first=1)\n"
         "cores = resources.usable_cores()\n"
-        "print(len(cores), mine is None or other == (cores[1 % len(cores)],))"
+        "print(len(cores), first is None or other == (cores[1 % len(cores)],))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    assert done.stdout.split() == [str(here), "True"]
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    core_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    assert process.stdout.split() == [str(core_count), "True"]
 
 
 def test_thread_limits_sets_environment_variables():
-    told = resources.thread_limits(3)
-    assert {told[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")} == {"3"}
-    assert all(isinstance(value, str) for value in told.values())
+    limits = resources.thread_limits(3)
+    assert {limits[name] for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS")} == {"3"}
+    assert all(isinstance(value, str) for value in limits.values())
 
 
 @pytest.mark.parametrize("spin", [True, False])
@@ -126,13 +126,13 @@ def test_wait_until_does_not_return_early(spin):
 
 def test_now_is_shared_between_processes():
     before = resources.now()
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", "from ragauge.compute import resources; print(resources.now())"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert before < int(done.stdout) < resources.now()
+    assert before < int(process.stdout) < resources.now()
 
 
 def test_null_store_implements_full_store(tmp_path):
@@ -147,13 +147,13 @@ def test_null_store_implements_full_store(tmp_path):
     store.delete(["b"])
     store.save()
     store.close()
-    again = NullStore(metric="cosine", path=str(tmp_path / "null"))
-    assert again.search(np.ones((1, 3)), 4)[0].tolist() == [["a", "c", None, None]]
-    assert again.describe()["dimension"] == 3
+    reopened = NullStore(metric="cosine", path=str(tmp_path / "null"))
+    assert reopened.search(np.ones((1, 3)), 4)[0].tolist() == [["a", "c", None, None]]
+    assert reopened.describe()["dimension"] == 3
 
 
 def test_null_store_invalid_input_raises_error():
-    store = null()
+    store = make_null_store()
     with pytest.raises(BadInput, match="NaN or an infinity"):
         store.search(np.full((1, 4), np.nan), 3)
     with pytest.raises(BadInput, match="duplicate id"):
@@ -165,24 +165,24 @@ def test_null_store_invalid_input_raises_error():
 
 
 def test_null_store_stalls_every_tenth_search(monkeypatch):
-    store, stalls = null(stall_ms=100, every=10), []
+    store, stalls = make_null_store(stall_ms=100, every=10), []
     monkeypatch.setattr(
         "ragauge.stores.reference.time.sleep", lambda seconds: stalls.append((store._searches, seconds))
     )
-    search_loops.time_searches(store, vectors(40, 4), 3)
+    search_loops.time_searches(store, make_vectors(40, 4), 3)
     assert stalls == [(10, 0.1), (20, 0.1), (30, 0.1), (40, 0.1)]
 
 
 def test_null_store_work_ms_sets_minimum_search_time():
-    assert search_loops.time_searches(null(work_ms=5), vectors(5, 4), 3).nanoseconds.min() >= 5_000_000
+    assert search_loops.time_searches(make_null_store(work_ms=5), make_vectors(5, 4), 3).nanoseconds.min() >= 5_000_000
 
 
 def test_time_searches_returns_results_and_time_per_query():
-    found = search_loops.time_searches(null(2), vectors(7, 4), 3)
-    assert found.ids.tolist() == [["d0", "d1", None]] * 7
-    assert found.distances.tolist() == [[0.0, 0.0, np.inf]] * 7
-    assert found.nanoseconds.shape == (7,)
-    assert (found.nanoseconds > 0).all()
+    result = search_loops.time_searches(make_null_store(2), make_vectors(7, 4), 3)
+    assert result.ids.tolist() == [["d0", "d1", None]] * 7
+    assert result.distances.tolist() == [[0.0, 0.0, np.inf]] * 7
+    assert result.nanoseconds.shape == (7,)
+    assert (result.nanoseconds > 0).all()
 
 
 def test_stack_results_pads_short_and_rejects_long_results():
@@ -195,23 +195,23 @@ def test_stack_results_pads_short_and_rejects_long_results():
 
 def test_time_search_rounds_repeats_fast_searches():
     raw = search_loops.time_search_rounds(
-        null(),
-        vectors(10, 4),
+        make_null_store(),
+        make_vectors(10, 4),
         2,
         [{}],
         index={},
-        rounds=search_loops.SearchRounds(floor=null(), warm_up=vectors(5, 4), repeats=2),
+        rounds=search_loops.SearchRounds(floor=make_null_store(), warm_up=make_vectors(5, 4), repeats=2),
     )[0]
     assert raw["nanoseconds"].shape == (2, 10 * search_loops.MAX_PASSES)
     assert raw["positions"].shape == (10, 2)
-    slow = null(work_ms=50)
+    slow_store = make_null_store(work_ms=50)
     raw = search_loops.time_search_rounds(
-        slow,
-        vectors(10, 4),
+        slow_store,
+        make_vectors(10, 4),
         2,
         [{}],
         index={},
-        rounds=search_loops.SearchRounds(floor=null(), warm_up=vectors(1, 4), repeats=1),
+        rounds=search_loops.SearchRounds(floor=make_null_store(), warm_up=make_vectors(1, 4), repeats=1),
     )[0]
     assert raw["nanoseconds"].shape == (1, 10)
 
@@ -219,26 +219,26 @@ def test_time_search_rounds_repeats_fast_searches():
 @pytest.mark.engine
 def test_time_search_rounds_warms_up_and_shuffles_settings(monkeypatch):
     monkeypatch.setattr(search_loops, "MAX_PASSES", 1)
-    queries, others = np.full((5, 4), 1.0, np.float32), np.full((3, 4), 2.0, np.float32)
-    store, settings = Notebook(), [{"setting": place} for place in range(6)]
-    told: list[tuple[int, int]] = []
-    found = search_loops.time_search_rounds(
+    queries, warm_up = np.full((5, 4), 1.0, np.float32), np.full((3, 4), 2.0, np.float32)
+    store, settings = RecordingStore(), [{"setting": i} for i in range(6)]
+    reports: list[tuple[int, int]] = []
+    results = search_loops.time_search_rounds(
         store,
         queries,
         2,
         settings,
-        index={name: place for place, name in enumerate(names(6))},
-        progress=lambda step: told.append((step.done, step.total)),
-        rounds=search_loops.SearchRounds(floor=null(), warm_up=others, repeats=3, seed=7),
+        index={name: i for i, name in enumerate(make_ids(6))},
+        progress=lambda step: reports.append((step.done, step.total)),
+        rounds=search_loops.SearchRounds(floor=make_null_store(), warm_up=warm_up, repeats=3, seed=7),
     )
-    turns = [store.asked[start : start + 8] for start in range(0, len(store.asked), 8)]
+    turns = [store.searches[start : start + 8] for start in range(0, len(store.searches), 8)]
     assert all([first for _, first in turn] == [2.0] * 3 + [1.0] * 5 for turn in turns)
     orders = [tuple(turn[0][0] for turn in turns[start : start + 6]) for start in (0, 6, 12)]
     assert all(sorted(order) == list(range(6)) for order in orders)
     assert len(set(orders)) == 3
-    assert told[-1] == (18, 18)
-    for place, raw in enumerate(found):
-        assert raw["positions"].tolist() == [[place, search_loops.UNKNOWN_POSITION]] * 5
+    assert reports[-1] == (18, 18)
+    for i, raw in enumerate(results):
+        assert raw["positions"].tolist() == [[i, search_loops.UNKNOWN_POSITION]] * 5
         assert raw["nanoseconds"].shape == (3, 5)
         assert raw["floor_ns"].shape == (3, 2)
         assert raw["readings"].shape == (3, len(resources.SNAPSHOT_DIFFERENCES))
@@ -246,7 +246,7 @@ def test_time_search_rounds_warms_up_and_shuffles_settings(monkeypatch):
         assert all(values.dtype != object for values in raw.values())
 
 
-class Uneven(Notebook):
+class UnevenStore(RecordingStore):
     """Store that is slow in every other round."""
 
     def __init__(self) -> None:
@@ -262,29 +262,33 @@ class Uneven(Notebook):
         return super().search(vectors, k)
 
 
-@pytest.mark.parametrize(("most", "repeats"), [(None, 2), (5, 5)])
+@pytest.mark.parametrize(("max_repeats", "repeats"), [(None, 2), (5, 5)])
 @pytest.mark.engine
-def test_time_search_rounds_uncertain_mean_adds_rounds(most, repeats):
-    rounds = search_loops.SearchRounds(floor=null(), warm_up=vectors(2, 4), repeats=2, max_repeats=most)
-    raw = search_loops.time_search_rounds(Uneven(), vectors(2, 4), 2, [{"setting": 0}], index={}, rounds=rounds)[0]
+def test_time_search_rounds_uncertain_mean_adds_rounds(max_repeats, repeats):
+    rounds = search_loops.SearchRounds(
+        floor=make_null_store(), warm_up=make_vectors(2, 4), repeats=2, max_repeats=max_repeats
+    )
+    raw = search_loops.time_search_rounds(
+        UnevenStore(), make_vectors(2, 4), 2, [{"setting": 0}], index={}, rounds=rounds
+    )[0]
     assert raw["nanoseconds"].shape[0] == raw["floor_ns"].shape[0] == repeats
 
 
 def test_time_search_rounds_counts_changed_results(monkeypatch):
     monkeypatch.setattr(search_loops, "MAX_PASSES", 1)
 
-    class Fickle(Notebook):
+    class FickleStore(RecordingStore):
         def search(self, vectors, k):
-            ids, far = super().search(vectors, k)
-            return (ids, far) if len(self.asked) % 7 else (ids[:, ::-1], far)
+            ids, distances = super().search(vectors, k)
+            return (ids, distances) if len(self.searches) % 7 else (ids[:, ::-1], distances)
 
     raw = search_loops.time_search_rounds(
-        Fickle(),
-        vectors(10, 4),
+        FickleStore(),
+        make_vectors(10, 4),
         2,
         [{}],
         index={"d-1": 0},
-        rounds=search_loops.SearchRounds(floor=null(), warm_up=vectors(1, 4), repeats=2),
+        rounds=search_loops.SearchRounds(floor=make_null_store(), warm_up=make_vectors(1, 4), repeats=2),
     )[0]
     # Each of the 2 rounds has 1 warm-up and 10 measured searches. Every seventh of the 22 has reversed ids: number 7
     # in the first round, 14 and 21 in the second. These are 3 different queries, so 3 results changed.
@@ -294,21 +298,21 @@ def test_time_search_rounds_counts_changed_results(monkeypatch):
 @pytest.mark.engine
 def test_measure_memory_includes_child_processes():
     before = resources.measure_memory()
-    held = np.ones(64 << 20, np.float32)
+    array = np.ones(64 << 20, np.float32)
     code = "import numpy as np; x = np.ones(64 << 20, np.float32); print('there', flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert child.stdout is not None
         assert child.stdout.readline() == b"there\n"
         after = resources.measure_memory()
-        named = resources.measure_memory([child.pid])
+        with_child = resources.measure_memory([child.pid])
     finally:
         child.communicate(b"\n")
-    assert after.processes == named.processes == before.processes + 1
+    assert after.processes == with_child.processes == before.processes + 1
     assert after.method in ("pss", "rss")
     # Other child processes share pages with this one, so its own share varies by up to 100 MB.
     assert after.bytes - before.bytes > 380 << 20
-    assert held.nbytes == 256 << 20
+    assert array.nbytes == 256 << 20
 
 
 def test_measure_peak_memory_includes_freed_memory():
@@ -322,8 +326,8 @@ def test_measure_peak_memory_includes_freed_memory():
         "    del array\n"
         "print(peak.increase)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert int(done.stdout) > 50 << 20
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(process.stdout) > 50 << 20
 
 
 def test_measure_memory_ignores_ended_process():
@@ -340,7 +344,7 @@ def test_disk_bytes_counts_links_once_and_ignores_file_holes(tmp_path):
     with (tmp_path / "sparse").open("wb") as file:
         file.write(b"x" * 4096)
         file.truncate(64 << 20)
-    told = resources.disk_bytes(tmp_path)
-    link = len(os.readlink(tmp_path / "three"))
-    assert 5096 <= told - link < 1 << 20
+    used = resources.disk_bytes(tmp_path)
+    link_size = len(os.readlink(tmp_path / "three"))
+    assert 5096 <= used - link_size < 1 << 20
     assert resources.disk_bytes(tmp_path / "absent") == 0

@@ -16,6 +16,6 @@ def folder(tmp_path_factory):
 
 @pytest.mark.parametrize("name", CORPUS_INPUTS)
 def test_load_stress_data_reads_every_corpus_format(name, folder):
-    found = load_stress_data(folder / name, "words", StressSettings())
+    data = load_stress_data(folder / name, "words", StressSettings())
     expected = ["d0"] if name == "page.md" else [*DOCUMENTS]
-    assert [one.text for one in found.documents] == [DOCUMENTS[name] for name in expected]
+    assert [document.text for document in data.documents] == [DOCUMENTS[name] for name in expected]

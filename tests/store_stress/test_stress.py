@@ -39,34 +39,34 @@ from ragauge.store_stress.result_checks import (
 )
 from ragauge.store_stress.results import ReadBack, StressTest
 
-AT = 7
+FAULT_POSITION = 7
 """Index of the document that the fault affects."""
 DOCUMENTS = [
     Document(f"d{i}", f"Document {i} is about thing{i % 5} and item{i}.", f"Title {i}", {"place": i})
     for i in range(1, 13)
 ]
-WORDS = "words(dimensions=64)"
-ALONE = {"embedder": WORDS, "batch": 5, "queries": 6, "timeout": 120, "kills": 0, "ways": ["one by one"]}
+EMBEDDER = "words(dimensions=64)"
+SETTINGS = {"embedder": EMBEDDER, "batch": 5, "queries": 6, "timeout": 120, "kills": 0, "ways": ["one by one"]}
 
 
-def faulty(fault: str, at: int = AT, **more: str) -> str:
-    options = "".join(f", {name}={value}" for name, value in more.items())
-    return f"faulty_document_store:Faulty(fault='{fault}', at={at}{options})"
+def faulty_store(fault: str, at: int = FAULT_POSITION, **options: str) -> str:
+    suffix = "".join(f", {name}={value}" for name, value in options.items())
+    return f"faulty_document_store:Faulty(fault='{fault}', at={at}{suffix})"
 
 
-def broken(fault: str, **settings):
-    return stress(faulty(fault), DOCUMENTS, **{**ALONE, "bisect": False, **settings}).broken
+def find_failure(fault: str, **settings):
+    return stress(faulty_store(fault), DOCUMENTS, **{**SETTINGS, "bisect": False, **settings}).broken
 
 
-def facts_of(shown: Report) -> dict[str, str]:
+def read_failure_facts(stress_report: Report) -> dict[str, str]:
     """Return the facts of the first failure of a report."""
-    (facts,) = (block for block in shown.sections[0].blocks if isinstance(block, Facts))
+    (facts,) = (block for block in stress_report.sections[0].blocks if isinstance(block, Facts))
     return dict(facts.facts)
 
 
 # Faults.
 
-SILENT = {
+SILENT_FAULTS = {
     "drop": ("reading back", "1 lost of 12 documents: `d7` (document 7) is lost"),
     "flip": ("reading back", "`d7` (document 7) is changed: text: byte 6 of 37 is 0x64, not 0x65"),
     "title": ("reading back", "`d7` (document 7) is changed: title: it continues after byte 7, where it should end"),
@@ -93,54 +93,54 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("fault", SILENT)
+@pytest.mark.parametrize("fault", SILENT_FAULTS)
 @pytest.mark.engine
 def test_stress_silent_fault_is_detected(fault):
-    found = broken(fault)
-    stage, words = SILENT[fault]
-    assert found is not None
-    assert found.silent
-    assert str(found.stage) == stage
-    assert words in found.error
-    assert found.after == len(DOCUMENTS)
+    failure = find_failure(fault)
+    stage, message = SILENT_FAULTS[fault]
+    assert failure is not None
+    assert failure.silent
+    assert str(failure.stage) == stage
+    assert message in failure.error
+    assert failure.after == len(DOCUMENTS)
 
 
 def test_stress_value_of_other_type_is_a_change():
     documents = [*DOCUMENTS[:2], Document("n", "42"), Document("o", "None")]
-    found = stress(faulty("gives a number for a text"), documents, **{**ALONE, "bisect": False}).broken
-    assert found is not None
-    assert "`n` (document 3) is changed: text: it is of type int, not str" in found.error
-    found = stress(faulty("gives None for a text"), documents, **{**ALONE, "bisect": False}).broken
-    assert found is not None
-    assert "`o` (document 4) is changed: text: it is of type NoneType, not str" in found.error
+    failure = stress(faulty_store("gives a number for a text"), documents, **{**SETTINGS, "bisect": False}).broken
+    assert failure is not None
+    assert "`n` (document 3) is changed: text: it is of type int, not str" in failure.error
+    failure = stress(faulty_store("gives None for a text"), documents, **{**SETTINGS, "bisect": False}).broken
+    assert failure is not None
+    assert "`o` (document 4) is changed: text: it is of type NoneType, not str" in failure.error
 
 
 def test_stress_low_neighbour_recall_is_a_failure():
-    found = broken("the farthest", k=1)
-    assert found is not None
-    assert str(found.stage) == "searching"
-    assert "neighbour recall is 0.0%; expected at least 50%" in found.error
+    failure = find_failure("the farthest", k=1)
+    assert failure is not None
+    assert str(failure.stage) == "searching"
+    assert "neighbour recall is 0.0%; expected at least 50%" in failure.error
 
 
-MANY = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}") for i in range(1, 61)]
+MANY_DOCUMENTS = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {i}") for i in range(1, 61)]
 
 
 @pytest.mark.parametrize("fault", ["misses when reopened", "misses when replaced"])
 @pytest.mark.engine
 def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
     # 50 queries with 10 neighbours each: 25 missed neighbours equal the tolerance of 5 percentage points, 26 exceed it.
-    settings = {**ALONE, "embedder": "words(dimensions=512)", "queries": 50, "bisect": False, "ways": ["in batches"]}
-    within = stress(faulty(fault, at=25), MANY, **settings)
-    when = {"misses when reopened": "after reopening", "misses when replaced": "after replacing"}[fault]
-    assert within.broken is None
-    assert describe_outcome(within) == "passed"
-    (note,) = (one for one in within.notes if when in one)
-    assert f"25 of 50 rankings differ {when}: neighbour recall 95.00%, before 100.00% (not a failure; " in note
-    beyond = stress(faulty(fault, at=26), MANY, **settings).broken
-    assert beyond is not None
-    assert str(beyond.stage) == f"searching {when}"
-    assert beyond.error == (
-        f"26 of 50 rankings differ {when}: neighbour recall 94.80%, before 100.00% "
+    settings = {**SETTINGS, "embedder": "words(dimensions=512)", "queries": 50, "bisect": False, "ways": ["in batches"]}
+    at_limit = stress(faulty_store(fault, at=25), MANY_DOCUMENTS, **settings)
+    moment = {"misses when reopened": "after reopening", "misses when replaced": "after replacing"}[fault]
+    assert at_limit.broken is None
+    assert describe_outcome(at_limit) == "passed"
+    (note,) = (note for note in at_limit.notes if moment in note)
+    assert f"25 of 50 rankings differ {moment}: neighbour recall 95.00%, before 100.00% (not a failure; " in note
+    beyond_limit = stress(faulty_store(fault, at=26), MANY_DOCUMENTS, **settings).broken
+    assert beyond_limit is not None
+    assert str(beyond_limit.stage) == f"searching {moment}"
+    assert beyond_limit.error == (
+        f"26 of 50 rankings differ {moment}: neighbour recall 94.80%, before 100.00% "
         "(tolerance: a drop of 5 percentage points)"
     )
 
@@ -148,21 +148,25 @@ def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
 @pytest.mark.engine
 def test_stress_one_missed_neighbour_of_few_queries_is_a_note():
     # 2 queries with 5 neighbours each: one missed neighbour is 10 percentage points, above the usual tolerance of 5.
-    one, two = (
-        stress(faulty("misses when reopened", at=missed), MANY, **{**ALONE, "bisect": False, "queries": 2, "k": 5})
+    one_missed, two_missed = (
+        stress(
+            faulty_store("misses when reopened", at=missed),
+            MANY_DOCUMENTS,
+            **{**SETTINGS, "bisect": False, "queries": 2, "k": 5},
+        )
         for missed in (1, 2)
     )
-    assert one.broken is None
-    assert any("1 of 2 rankings differs after reopening: neighbour recall 90.00%" in note for note in one.notes)
-    assert two.broken is not None
+    assert one_missed.broken is None
+    assert any("1 of 2 rankings differs after reopening: neighbour recall 90.00%" in note for note in one_missed.notes)
+    assert two_missed.broken is not None
 
 
 @pytest.mark.engine
 def test_stress_repeated_stage_that_fails_again_is_listed_as_a_try(tmp_path):
     # It fails in the first run and when the stage is repeated; the 4 attempts in between pass.
-    store = faulty("raise in runs 1 and 6", word=f"'{tmp_path / 'runs'}'")
-    found = stress(store, DOCUMENTS, **ALONE)
-    failure = found.broken
+    store = faulty_store("raise in runs 1 and 6", word=f"'{tmp_path / 'runs'}'")
+    result = stress(store, DOCUMENTS, **SETTINGS)
+    failure = result.broken
     assert failure is not None
     assert (failure.reproduced, failure.prefix, failure.steady) == (True, None, False)
     assert failure.tried == [(7, False), (12, False), (12, False), (12, False), (12, True)]
@@ -170,55 +174,59 @@ def test_stress_repeated_stage_that_fails_again_is_listed_as_a_try(tmp_path):
         "it failed in 2 of 6 attempts: in the first run and when the stage was repeated (the last attempt), "
         "but not in the other 4 attempts"
     )
-    assert facts_of(build_report(found))["prefixes tried"] == "7 passed, 12 passed, 12 passed, 12 passed, 12 failed"
+    assert (
+        read_failure_facts(build_report(result))["prefixes tried"]
+        == "7 passed, 12 passed, 12 passed, 12 passed, 12 failed"
+    )
 
 
 @pytest.mark.engine
 def test_stress_claims_only_prefixes_that_were_tried(tmp_path):
     # It fails in runs 1 and 4: the prefix of 7 and then all documents pass, then all documents fail.
-    found = stress(faulty("raise in runs 1 and 4", word=f"'{tmp_path / 'runs'}'"), DOCUMENTS, **ALONE)
-    failure = found.broken
+    result = stress(faulty_store("raise in runs 1 and 4", word=f"'{tmp_path / 'runs'}'"), DOCUMENTS, **SETTINGS)
+    failure = result.broken
     assert failure is not None
     assert failure.tried == [(7, False), (12, False), (12, True)]
     assert describe_confidence(failure) == (
         "With 7 documents it did not fail (3 attempts in total). But this prefix failed in 1 of 2 attempts."
     )
     assert not failure.is_shortest
-    assert facts_of(build_report(found))["shortest known failing prefix"] == "12 documents"
-    only_all = replace(failure, tried=[(12, False), (12, True)])
-    assert describe_confidence(only_all).startswith("No shorter prefix was tried (2 attempts in total). But ")
-    assert not only_all.is_shortest
+    assert read_failure_facts(build_report(result))["shortest known failing prefix"] == "12 documents"
+    failed_with_all = replace(failure, tried=[(12, False), (12, True)])
+    assert describe_confidence(failed_with_all).startswith("No shorter prefix was tried (2 attempts in total). But ")
+    assert not failed_with_all.is_shortest
     assert replace(failure, prefix=8).is_shortest
 
 
 @pytest.mark.engine
 def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
-    found = stress(faulty("raise once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **{**ALONE, "kills": 1})
-    assert found.broken is None
-    assert describe_outcome(found) == "not reproduced: putting"
-    (way,) = found.ways
-    (failure,) = way.not_reproduced
+    result = stress(faulty_store("raise once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **{**SETTINGS, "kills": 1})
+    assert result.broken is None
+    assert describe_outcome(result) == "not reproduced: putting"
+    (mode,) = result.ways
+    (failure,) = mode.not_reproduced
     assert (str(failure.stage), failure.error) == ("putting", "OSError: database is locked")
     assert failure.reproduced is False
     assert failure.tried == [(7, False), (12, False), (12, False), (12, False)]
-    assert "A failure one by one while putting was not reproduced in 4 attempts." in summarise_stress_test(found)[-1]
+    assert "A failure one by one while putting was not reproduced in 4 attempts." in summarise_stress_test(result)[-1]
     assert any(
-        note.endswith("while putting not reproduced in 4 attempts: OSError: database is locked") for note in found.notes
+        note.endswith("while putting not reproduced in 4 attempts: OSError: database is locked")
+        for note in result.notes
     )
     # The remaining stages were tested nevertheless.
-    assert [one.when for one in way.read_back][-1] == "replaced, then reopened"
-    assert all(one.is_intact for one in way.read_back)
-    assert [found.store, "one by one", "verdict", "not reproduced: putting"] in build_value_table(found).texts()
-    assert build_report(found).sections[0].title == "Not reproduced one by one"
+    assert [read_back.when for read_back in mode.read_back][-1] == "replaced, then reopened"
+    assert all(read_back.is_intact for read_back in mode.read_back)
+    assert [result.store, "one by one", "verdict", "not reproduced: putting"] in build_value_table(result).texts()
+    assert build_report(result).sections[0].title == "Not reproduced one by one"
 
 
 @pytest.mark.engine
 def test_stress_lost_document_is_a_failure_even_if_not_reproduced(tmp_path):
-    found = stress(faulty("drop once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **ALONE)
-    assert found.broken is not None
-    assert str(found.broken.stage) == "reading back"
-    assert (found.broken.reproduced, found.broken.documents_lost) == (False, True)
-    assert summarise_stress_test(found)[0].endswith("Not reproduced, but documents were lost or altered.")
+    result = stress(faulty_store("drop once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **SETTINGS)
+    assert result.broken is not None
+    assert str(result.broken.stage) == "reading back"
+    assert (result.broken.reproduced, result.broken.documents_lost) == (False, True)
+    assert summarise_stress_test(result)[0].endswith("Not reproduced, but documents were lost or altered.")
 
 
 def test_ranking_errors_zero_vector_query_may_return_no_hits():
@@ -232,7 +240,7 @@ def test_ranking_errors_zero_vector_query_may_return_no_hits():
     )
 
 
-LOUD = {
+LOUD_FAULTS = {
     "raise": ("putting", "OSError: Embedded WAL is corrupted at offset 78007: wal record checksum mismatch", 6, "d7"),
     "exit": ("putting", "the process ended with exit code 134\nfree(): invalid pointer", 6, "d7"),
     "raise in commit": ("committing", "RuntimeError: disk quota exceeded", 12, ""),
@@ -245,79 +253,79 @@ LOUD = {
 }
 
 
-@pytest.mark.parametrize("fault", LOUD)
+@pytest.mark.parametrize("fault", LOUD_FAULTS)
 @pytest.mark.engine
 def test_stress_loud_fault_keeps_error_and_position(fault):
-    found = broken(fault)
-    assert found is not None
-    assert not found.silent
-    assert (str(found.stage), found.error, found.after, found.document) == LOUD[fault]
+    failure = find_failure(fault)
+    assert failure is not None
+    assert not failure.silent
+    assert (str(failure.stage), failure.error, failure.after, failure.document) == LOUD_FAULTS[fault]
 
 
 @pytest.mark.engine
 def test_stress_hanging_store_times_out():
-    found = broken("hang", timeout=10)
-    assert found is not None
-    assert str(found.stage) == "putting"
-    assert found.error == "did not respond for 10 seconds"
-    assert (found.after, found.document) == (6, "d7")
+    failure = find_failure("hang", timeout=10)
+    assert failure is not None
+    assert str(failure.stage) == "putting"
+    assert failure.error == "did not respond for 10 seconds"
+    assert (failure.after, failure.document) == (6, "d7")
 
 
 def test_stress_failing_batch_names_its_documents():
-    found = broken("raise", ways=["in batches"])
-    assert found is not None
-    assert (found.after, found.document) == (5, "d6 to d10")
+    failure = find_failure("raise", ways=["in batches"])
+    assert failure is not None
+    assert (failure.after, failure.document) == (5, "d6 to d10")
 
 
-@pytest.mark.parametrize(("fault", "words"), [("drop when killed", "lost"), ("torn when killed", "changed")])
+@pytest.mark.parametrize(("fault", "kind"), [("drop when killed", "lost"), ("torn when killed", "changed")])
 @pytest.mark.crash
-def test_stress_committed_documents_lost_after_kill_are_a_failure(fault, words):
-    found = stress(faulty(fault, at=2), DOCUMENTS, **{**ALONE, "kills": 1, "kill_at": [11], "bisect": False})
-    assert found.broken is not None
-    assert str(found.broken.stage) == "reading back after kill -9"
-    assert f"`d2` (document 2) is {words}" in found.broken.error
-    (way,) = found.ways
-    assert [one.when for one in way.read_back][:2] == ["at once", "reopened"]
-    assert way.read_back[-1].when.startswith("kill 1 ")
-    assert way.read_back[-1].expected >= 10
+def test_stress_committed_documents_lost_after_kill_are_a_failure(fault, kind):
+    result = stress(faulty_store(fault, at=2), DOCUMENTS, **{**SETTINGS, "kills": 1, "kill_at": [11], "bisect": False})
+    assert result.broken is not None
+    assert str(result.broken.stage) == "reading back after kill -9"
+    assert f"`d2` (document 2) is {kind}" in result.broken.error
+    (mode,) = result.ways
+    assert [read_back.when for read_back in mode.read_back][:2] == ["at once", "reopened"]
+    assert mode.read_back[-1].when.startswith("kill 1 ")
+    assert mode.read_back[-1].expected >= 10
 
 
 @pytest.mark.engine
 def test_stress_missing_commit_is_detected_with_few_documents():
-    few = {**ALONE, "batch": 100, "kills": 1, "bisect": False, "ways": ["in batches"]}
-    found = stress(faulty("commits when it is closed"), DOCUMENTS[:4], **few)
-    assert found.broken is not None
-    assert str(found.broken.stage) == "reading back after kill -9"
-    assert "`d1` (document 1) is lost" in found.broken.error
-    assert found.ways[0].read_back[-1].expected >= 1
+    settings = {**SETTINGS, "batch": 100, "kills": 1, "bisect": False, "ways": ["in batches"]}
+    result = stress(faulty_store("commits when it is closed"), DOCUMENTS[:4], **settings)
+    assert result.broken is not None
+    assert str(result.broken.stage) == "reading back after kill -9"
+    assert "`d1` (document 1) is lost" in result.broken.error
+    assert result.ways[0].read_back[-1].expected >= 1
 
 
 @pytest.mark.crash
 def test_stress_documents_put_after_kill_and_lost_are_a_failure():
-    found = broken("takes nothing in once killed", kills=1)
-    assert found is not None
-    assert str(found.stage) == "reading back after kill -9"
-    assert " lost of 12 documents" in found.error
+    failure = find_failure("takes nothing in once killed", kills=1)
+    assert failure is not None
+    assert str(failure.stage) == "reading back after kill -9"
+    assert " lost of 12 documents" in failure.error
 
 
 @pytest.mark.crash
 def test_stress_uncommitted_documents_before_kill_may_remain():
-    settings = {**ALONE, "batch": 10, "ways": ["in batches"], "kill_at": [7, 5, 5], "queries": 0}
-    found = stress(faulty("eager and slow"), DOCUMENTS, **settings)
-    assert found.broken is None
-    assert [one.expected for one in found.ways[0].select_read_backs("killed")][:2] == [6, 6]
+    settings = {**SETTINGS, "batch": 10, "ways": ["in batches"], "kill_at": [7, 5, 5], "queries": 0}
+    result = stress(faulty_store("eager and slow"), DOCUMENTS, **settings)
+    assert result.broken is None
+    assert [read_back.expected for read_back in result.ways[0].select_read_backs("killed")][:2] == [6, 6]
 
 
 def test_stress_failure_leaves_later_stages_empty():
-    found = stress(faulty("drop"), DOCUMENTS, **{**ALONE, "bisect": False})
-    (way,) = found.ways
-    assert way.put is not None
-    assert way.put.n == 12
-    assert way.search is None
-    assert not way.measures
-    assert math.isnan(way.neighbour_recall)
-    assert [one.when for one in way.read_back] == ["at once"]
-    assert (way.read_back[0].whole, way.read_back[0].expected) == (11, 12)
+    result = stress(faulty_store("drop"), DOCUMENTS, **{**SETTINGS, "bisect": False})
+    (mode,) = result.ways
+    assert mode.put is not None
+    assert mode.put.n == 12
+    assert mode.search is None
+    assert not mode.measures
+    assert math.isnan(mode.neighbour_recall)
+    assert [read_back.when for read_back in mode.read_back] == ["at once"]
+    assert (mode.read_back[0].whole, mode.read_back[0].expected) == (11, 12)
 
 
 # Stores without faults.
@@ -327,36 +335,42 @@ def test_stress_failure_leaves_later_stages_empty():
 def test_stress_sound_store_passes_every_stage():
     queries = {f"q{i}": f"item{i}" for i in range(1, 5)}
     data = Dataset("small", DOCUMENTS, queries, Judgments({f"q{i}": {f"d{i}": 1} for i in range(1, 5)}))
-    found = stress(faulty(""), data, embedder=WORDS, batch=4, kills=2, k=3, timeout=120)
-    assert found.broken is None
-    assert describe_outcome(found) == "passed"
-    assert [way.name for way in found.ways] == ["one by one", "in batches"]
-    for way, calls in zip(found.ways, (12, 3), strict=True):
-        assert way.put is not None
-        assert way.put.n == calls
-        assert way.commit is not None
-        assert way.commit.n == 1
-        assert all(one.is_intact for one in way.read_back)
-        whens = [one.when.partition(" in ")[0].partition(" after ")[0] for one in way.read_back]
+    result = stress(faulty_store(""), data, embedder=EMBEDDER, batch=4, kills=2, k=3, timeout=120)
+    assert result.broken is None
+    assert describe_outcome(result) == "passed"
+    assert [mode.name for mode in result.ways] == ["one by one", "in batches"]
+    for mode, calls in zip(result.ways, (12, 3), strict=True):
+        assert mode.put is not None
+        assert mode.put.n == calls
+        assert mode.commit is not None
+        assert mode.commit.n == 1
+        assert all(read_back.is_intact for read_back in mode.read_back)
+        moments = [read_back.when.partition(" in ")[0].partition(" after ")[0] for read_back in mode.read_back]
         killed, replaced = ["kill 1", "kill 2", "killed, then filled to the end"], ["as before", "reopened"]
-        assert whens == ["at once", "reopened", *killed, "replaced", *(f"replaced, then {one}" for one in replaced)]
-        assert [one.whole for one in way.read_back[-4:]] == [12, 5, 12, 12]
-        assert all(one.expected > 0 for one in way.select_read_backs("killed"))
-        assert way.neighbour_recall == 1.0
-        assert way.changed_rankings == 0
-        assert way.judged_queries == 4
-        assert way.measures["recall@3"] == 1.0
-        assert way.bytes_on_disk is not None
-    assert found.description["engine"] == "faulty"
+        assert moments == [
+            "at once",
+            "reopened",
+            *killed,
+            "replaced",
+            *(f"replaced, then {moment}" for moment in replaced),
+        ]
+        assert [read_back.whole for read_back in mode.read_back[-4:]] == [12, 5, 12, 12]
+        assert all(read_back.expected > 0 for read_back in mode.select_read_backs("killed"))
+        assert mode.neighbour_recall == 1.0
+        assert mode.changed_rankings == 0
+        assert mode.judged_queries == 4
+        assert mode.measures["recall@3"] == 1.0
+        assert mode.bytes_on_disk is not None
+    assert result.description["engine"] == "faulty"
 
 
 @pytest.mark.engine
 def test_stress_accepts_importable_store_class():
     from faulty_document_store import Faulty
 
-    found = stress(Faulty, DOCUMENTS[:3], **ALONE)
-    assert found.store == "faulty_document_store:Faulty"
-    assert found.broken is None
+    result = stress(Faulty, DOCUMENTS[:3], **SETTINGS)
+    assert result.store == "faulty_document_store:Faulty"
+    assert result.broken is None
     with pytest.raises(BadInput, match="cannot be imported by another process"):
         stress(type("Inner", (), {"__module__": "__main__"}), DOCUMENTS[:3])
 
@@ -364,58 +378,58 @@ def test_stress_accepts_importable_store_class():
 # Shortest failing prefix.
 
 
-@pytest.mark.parametrize("way", ["one by one", "in batches"])
+@pytest.mark.parametrize("mode", ["one by one", "in batches"])
 @pytest.mark.engine
-def test_stress_bisection_finds_prefix_and_writes_reproducer(way, tmp_path):
+def test_stress_bisection_finds_prefix_and_writes_reproducer(mode, tmp_path):
     source = tmp_path / "documents.jsonl"
     write_documents(source, DOCUMENTS)
-    store = faulty("raise on a word", word="item9")
-    first = stress(store, source, **{**ALONE, "ways": [way]}, reproducer=tmp_path / "least")
-    found = first.broken
-    assert found is not None
-    assert found.prefix == 9
-    assert (9, True) in found.tried
-    assert (8, False) in found.tried
-    assert found.steady
-    assert found.error == "ValueError: cannot tokenise 'd9':\n\tunexpected  item9"
-    place = Path(found.reproducer)
-    assert sorted(one.name for one in place.iterdir()) == ["README.md", "corpus.jsonl"]
-    assert found.command in (place / "README.md").read_text()
-    again = stress(store, place, **{**ALONE, "ways": [way], "bisect": False})
-    assert again.documents == 9
-    assert again.broken is not None
-    assert again.broken.error == found.error
+    store = faulty_store("raise on a word", word="item9")
+    result = stress(store, source, **{**SETTINGS, "ways": [mode]}, reproducer=tmp_path / "reproducer")
+    failure = result.broken
+    assert failure is not None
+    assert failure.prefix == 9
+    assert (9, True) in failure.tried
+    assert (8, False) in failure.tried
+    assert failure.steady
+    assert failure.error == "ValueError: cannot tokenise 'd9':\n\tunexpected  item9"
+    reproducer = Path(failure.reproducer)
+    assert sorted(path.name for path in reproducer.iterdir()) == ["README.md", "corpus.jsonl"]
+    assert failure.command in (reproducer / "README.md").read_text()
+    second_result = stress(store, reproducer, **{**SETTINGS, "ways": [mode], "bisect": False})
+    assert second_result.documents == 9
+    assert second_result.broken is not None
+    assert second_result.broken.error == failure.error
 
 
 @pytest.mark.engine
 def test_stress_bisection_finds_prefix_of_late_failure():
-    found = stress(faulty("wrong order", at=5), DOCUMENTS, **ALONE).broken
-    assert found is not None
-    assert found.prefix == 5
-    assert found.steady
+    failure = stress(faulty_store("wrong order", at=5), DOCUMENTS, **SETTINGS).broken
+    assert failure is not None
+    assert failure.prefix == 5
+    assert failure.steady
 
 
-@pytest.mark.parametrize("least", [0, 1, 16, 2499, 2500])
-def test_find_minimal_prefix_is_exact_for_any_guess(least):
+@pytest.mark.parametrize("shortest", [0, 1, 16, 2499, 2500])
+def test_find_minimal_prefix_is_exact_for_any_guess(shortest):
     for guess in (None, 0, 1, 16, 2500):
-        found = find_minimal_prefix(lambda n: n >= least, 2500, guess=guess)
-        assert found.prefix == least
-        assert found.steady
-        assert not found.doubt
+        result = find_minimal_prefix(lambda n: n >= shortest, 2500, guess=guess)
+        assert result.prefix == shortest
+        assert result.steady
+        assert not result.doubt
 
 
 def test_find_minimal_prefix_unrepeated_failure_is_not_steady():
-    once = iter([True])
-    found = find_minimal_prefix(lambda n: next(once, False), 1)
-    assert found.prefix is not None
-    assert found.steady is False
-    assert "in 1 of 3 attempts" in found.doubt
+    outcomes = iter([True])
+    result = find_minimal_prefix(lambda n: next(outcomes, False), 1)
+    assert result.prefix is not None
+    assert result.steady is False
+    assert "in 1 of 3 attempts" in result.doubt
 
 
 def test_find_minimal_prefix_intermittent_failure_is_tried_three_times():
     attempts = iter([False, False, True])
-    found = find_minimal_prefix(lambda n: next(attempts), 100)
-    assert (found.prefix, found.steady, found.doubt) == (100, False, "this prefix failed in 1 of 3 attempts")
+    result = find_minimal_prefix(lambda n: next(attempts), 100)
+    assert (result.prefix, result.steady, result.doubt) == (100, False, "this prefix failed in 1 of 3 attempts")
     assert find_minimal_prefix(lambda n: False, 100, guess=40).tried == [
         (40, False),
         (100, False),
@@ -425,9 +439,9 @@ def test_find_minimal_prefix_intermittent_failure_is_tried_three_times():
 
 
 def test_find_minimal_prefix_searches_below_passing_prefix():
-    found = find_minimal_prefix(lambda n: n in (50, 51) or n >= 100, 200, guess=100)
-    assert found.prefix == 50
-    assert found.doubt == "some longer prefixes did not fail, and a shorter prefix that was not tried may fail"
+    result = find_minimal_prefix(lambda n: n in (50, 51) or n >= 100, 200, guess=100)
+    assert result.prefix == 50
+    assert result.doubt == "some longer prefixes did not fail, and a shorter prefix that was not tried may fail"
 
 
 # Helper functions.
@@ -447,37 +461,40 @@ def test_describe_difference_names_byte_or_type():
 
 def test_compare_documents_uncommitted_may_be_missing_but_not_changed():
     documents = DOCUMENTS[:4]
-    got = [(one.id, one) for one in documents[:3]] + [("d4", None)]
-    found = compare_documents(["d1", "d2", "d3"], got, documents, promised=2, possible=4)
-    assert found.is_intact
-    assert (found.whole, found.uncommitted) == (2, 1)
-    torn = [*got[:2], ("d3", documents[2]._replace(text="half")), ("d4", None)]
-    found = compare_documents(["d1", "d2", "d3"], torn, documents, promised=2, possible=4)
-    assert not found.is_intact
-    assert [(one.id, one.kind) for one in found.corrupt] == [("d3", "changed")]
+    returned = [(document.id, document) for document in documents[:3]] + [("d4", None)]
+    read_back = compare_documents(["d1", "d2", "d3"], returned, documents, promised=2, possible=4)
+    assert read_back.is_intact
+    assert (read_back.whole, read_back.uncommitted) == (2, 1)
+    torn = [*returned[:2], ("d3", documents[2]._replace(text="half")), ("d4", None)]
+    read_back = compare_documents(["d1", "d2", "d3"], torn, documents, promised=2, possible=4)
+    assert not read_back.is_intact
+    assert [(corrupt.id, corrupt.kind) for corrupt in read_back.corrupt] == [("d3", "changed")]
 
 
 def test_compare_documents_found_and_lost_document_is_lost():
-    got = [("d1", DOCUMENTS[0]), ("d1", None)]
-    found = compare_documents(["d1"], got, DOCUMENTS[:1], promised=1, possible=1)
-    assert found.corrupt_counts == {"lost": 1}
-    assert found.whole == 0
+    returned = [("d1", DOCUMENTS[0]), ("d1", None)]
+    read_back = compare_documents(["d1"], returned, DOCUMENTS[:1], promised=1, possible=1)
+    assert read_back.corrupt_counts == {"lost": 1}
+    assert read_back.whole == 0
     assert (
-        describe_read_back(found) == "1 lost of 1 documents: `d1` (document 1) is lost: it is listed but not returned"
+        describe_read_back(read_back)
+        == "1 lost of 1 documents: `d1` (document 1) is lost: it is listed but not returned"
     )
 
 
 def test_compare_documents_ignores_fields_not_kept():
-    bare = [(one.id, one._replace(text="", title="")) for one in DOCUMENTS[:2]]
-    found = compare_documents(["d1", "d2"], bare, DOCUMENTS[:2], promised=2, possible=2, keeps=["metadata"])
-    assert found.is_intact
-    assert found.keeps == ["metadata"]
+    without_texts = [(document.id, document._replace(text="", title="")) for document in DOCUMENTS[:2]]
+    read_back = compare_documents(
+        ["d1", "d2"], without_texts, DOCUMENTS[:2], promised=2, possible=2, keeps=["metadata"]
+    )
+    assert read_back.is_intact
+    assert read_back.keeps == ["metadata"]
 
 
 def test_count_ranking_errors_ignores_ties_and_rounding():
-    true = [{"a": 0.9, "b": 0.90005, "c": 0.1}]
+    cosines = [{"a": 0.9, "b": 0.90005, "c": 0.1}]
     ranking = [("a", 0.9), ("b", 0.9000001), ("c", 0.1)]
-    assert count_ranking_errors([ranking], true, frozenset("abc"), 3) == {}
+    assert count_ranking_errors([ranking], cosines, frozenset("abc"), 3) == {}
     assert count_ranking_errors([ranking], None, frozenset("ab"), 2) == {
         "with more than k documents": 1,
         "with documents that were never put in": 1,
@@ -497,17 +514,19 @@ def test_changed_rankings_ignores_reordered_ties():
 
 
 def test_neighbour_recall_matches_brute_force():
-    chance = np.random.default_rng(3)
-    base, asked = chance.normal(size=(50, 8)).astype(np.float32), chance.normal(size=(4, 8)).astype(np.float32)
+    rng = np.random.default_rng(3)
+    base, queries = rng.normal(size=(50, 8)).astype(np.float32), rng.normal(size=(4, 8)).astype(np.float32)
     ids = [f"d{i}" for i in range(50)]
-    cosines = (asked @ base.T) / np.linalg.norm(asked, axis=1)[:, None] / np.linalg.norm(base, axis=1)
+    cosines = (queries @ base.T) / np.linalg.norm(queries, axis=1)[:, None] / np.linalg.norm(base, axis=1)
     best = np.argsort(-cosines, axis=1)
-    truth = ExactCosines(ids, base, asked, 5)
-    right = [[(ids[i], float(cosines[row, i])) for i in best[row, :5]] for row in range(4)]
-    assert truth.neighbour_recall(right) == 1.0
-    half = [[*one[:2], (ids[best[row, 20]], 0.0), (ids[best[row, 30]], 0.0)] for row, one in enumerate(right)]
-    assert truth.neighbour_recall(half) == pytest.approx(2 / 5)
-    assert list(truth.cosines(right)[0].values()) == pytest.approx([score for _, score in right[0]], abs=1e-6)
+    truth = ExactCosines(ids, base, queries, 5)
+    exact = [[(ids[i], float(cosines[row, i])) for i in best[row, :5]] for row in range(4)]
+    assert truth.neighbour_recall(exact) == 1.0
+    two_of_five = [
+        [*ranking[:2], (ids[best[row, 20]], 0.0), (ids[best[row, 30]], 0.0)] for row, ranking in enumerate(exact)
+    ]
+    assert truth.neighbour_recall(two_of_five) == pytest.approx(2 / 5)
+    assert list(truth.cosines(exact)[0].values()) == pytest.approx([score for _, score in exact[0]], abs=1e-6)
 
 
 def test_neighbour_recall_ties_are_interchangeable():
@@ -520,9 +539,9 @@ def test_neighbour_recall_ties_are_interchangeable():
 
 
 def test_write_documents_round_trips_unusual_texts(tmp_path):
-    nasty = [Document("a\nb", "nul \x00, lone \ud800, emoji 🦜, \u2028", "<b>'\"", {"deep": [1, None, {"ü": 0.1}]})]
-    write_documents(tmp_path / "documents.jsonl", nasty)
-    assert read_documents(tmp_path) == nasty
+    documents = [Document("a\nb", "nul \x00, lone \ud800, emoji 🦜, \u2028", "<b>'\"", {"deep": [1, None, {"ü": 0.1}]})]
+    write_documents(tmp_path / "documents.jsonl", documents)
+    assert read_documents(tmp_path) == documents
 
 
 def test_error_signature_ignores_numbers_and_paths():
@@ -534,71 +553,73 @@ def test_error_signature_ignores_numbers_and_paths():
 
 
 @pytest.fixture(scope="module")
-def one():
-    return stress(faulty("drop"), DOCUMENTS, **{**ALONE, "bisect": False})
+def failed_test():
+    return stress(faulty_store("drop"), DOCUMENTS, **{**SETTINGS, "bisect": False})
 
 
-def test_stress_json_round_trips(one, tmp_path):
-    report(one, tmp_path / "stress.json")
+def test_stress_json_round_trips(failed_test, tmp_path):
+    report(failed_test, tmp_path / "stress.json")
     data = json.loads((tmp_path / "stress.json").read_text())
     assert data["schema"] == "ragauge-stress/2"
     assert data["read_back"] == {"one by one": {"at once": 11}}
     assert data["measures"] == {"one by one": {}}
     assert data["ways"][0]["broken"]["stage"] == {"action": "reading back", "state": "new"}
-    again = read_record(tmp_path / "stress.json")
-    assert isinstance(again, StressTest)
-    report(again, tmp_path / "again.json")
+    restored = read_record(tmp_path / "stress.json")
+    assert isinstance(restored, StressTest)
+    report(restored, tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "stress.json").read_text()
-    assert build_report(again).summary == build_report(one).summary
+    assert build_report(restored).summary == build_report(failed_test).summary
 
 
-def test_stress_csv_has_a_row_per_value(one):
-    lines = render_csv(build_value_table(one)).splitlines()
+def test_stress_csv_has_a_row_per_value(failed_test):
+    lines = render_csv(build_value_table(failed_test)).splitlines()
     assert lines[0] == "store,way,figure,value"
     assert any(line.endswith("one by one,verdict,failed: reading back") for line in lines)
     assert any(line.endswith('one by one,"whole, at once",11.0') for line in lines)
 
 
-def test_stress_report_begins_with_the_failure(one):
-    shown = build_report(one)
-    assert "failed one by one while reading back, after 12 documents: 1 lost of 12 documents" in shown.summary
-    assert [section.id for section in shown.sections] == [
+def test_stress_report_begins_with_the_failure(failed_test):
+    stress_report = build_report(failed_test)
+    assert "failed one by one while reading back, after 12 documents: 1 lost of 12 documents" in stress_report.summary
+    assert [section.id for section in stress_report.sections] == [
         "failure-0",
         "read-back",
         "performance",
         "fill-rate",
         "corrupt",
     ]
-    assert shown.sections[0].title == "Failure one by one"
-    assert facts_of(shown)["wrong result"] == "1 lost of 12 documents: `d7` (document 7) is lost"
-    (read_back,) = (block for block in shown.sections[1].blocks if isinstance(block, Table))
+    assert stress_report.sections[0].title == "Failure one by one"
+    assert read_failure_facts(stress_report)["wrong result"] == "1 lost of 12 documents: `d7` (document 7) is lost"
+    (read_back,) = (block for block in stress_report.sections[1].blocks if isinstance(block, Table))
     assert read_back.texts() == [["at once", "12", "11", "1 lost", "0"]]
-    (corrupt,) = shown.sections[-1].blocks
+    (corrupt,) = stress_report.sections[-1].blocks
     assert isinstance(corrupt, Table)
     assert corrupt.texts() == [["d7", "one by one", "at once", "lost", ""]]
 
 
-def test_stress_error_of_several_lines_is_shown_completely(one):
-    failure = one.broken and replace(one.broken, error="ValueError: full\n  at block 7\n", silent=False)
-    shown = build_report(replace(one, ways=[replace(one.ways[0], broken=failure)]))
-    assert facts_of(shown)["error"] == "ValueError: full"
-    assert shown.sections[0].blocks[1] == Code("ValueError: full\n  at block 7", "Complete error message")
+def test_stress_error_of_several_lines_is_shown_completely(failed_test):
+    failure = failed_test.broken and replace(failed_test.broken, error="ValueError: full\n  at block 7\n", silent=False)
+    stress_report = build_report(replace(failed_test, ways=[replace(failed_test.ways[0], broken=failure)]))
+    assert read_failure_facts(stress_report)["error"] == "ValueError: full"
+    assert stress_report.sections[0].blocks[1] == Code("ValueError: full\n  at block 7", "Complete error message")
 
 
-def test_stress_summary_counts_only_kills_after_a_commit(one):
+def test_stress_summary_counts_only_kills_after_a_commit(failed_test):
     killed = ReadBack("kill 1 in the put of document 1", 0, 0, state="killed", kill=1)
-    read = [ReadBack("at once", 12, 12), killed]
-    way = replace(one.ways[0], broken=None, read_back=read, neighbour_recall=0.9)
-    sentences = summarise_stress_test(replace(one, ways=[way]))
+    read_backs = [ReadBack("at once", 12, 12), killed]
+    mode = replace(failed_test.ways[0], broken=None, read_back=read_backs, neighbour_recall=0.9)
+    sentences = summarise_stress_test(replace(failed_test, ways=[mode]))
     assert "kill -9" not in sentences[0]
     assert sentences[-1] == "Its neighbour recall is 90.0%."
-    read = [*read, replace(killed, when="kill 2 in the put of document 7", expected=6, whole=6, kill=2)]
-    sentences = summarise_stress_test(replace(one, ways=[replace(way, read_back=read, neighbour_recall=0.96)]))
+    read_backs = [*read_backs, replace(killed, when="kill 2 in the put of document 7", expected=6, whole=6, kill=2)]
+    sentences = summarise_stress_test(
+        replace(failed_test, ways=[replace(mode, read_back=read_backs, neighbour_recall=0.96)])
+    )
     assert [text.endswith("and after kill -9 (1 kill per mode).") for text in sentences] == [True]
 
 
-def test_stress_comparison_has_a_row_per_store(one):
-    (table,) = build_comparison_report([one, one]).sections[0].blocks
+def test_stress_comparison_has_a_row_per_store(failed_test):
+    (table,) = build_comparison_report([failed_test, failed_test]).sections[0].blocks
     assert isinstance(table, Table)
     titles = [column.title for column in table.columns]
     row = dict(zip(titles, table.texts()[0], strict=True))
@@ -619,7 +640,7 @@ def test_stress_invalid_settings_raise():
         stress("sqlite-vek", DOCUMENTS)
     assert "sqlite-vec" in str(caught.value)
     with pytest.raises(BadInput, match="document `d1` appears more than once"):
-        stress("memory", [DOCUMENTS[0], DOCUMENTS[0]], embedder=WORDS)
+        stress("memory", [DOCUMENTS[0], DOCUMENTS[0]], embedder=EMBEDDER)
     with pytest.raises(UnknownName, match="unknown setting `batches`"):
         stress("memory", DOCUMENTS, batches=3)
     with pytest.raises(BadInput, match="ways must be one of one by one, in batches, got `backwards`"):
@@ -629,10 +650,10 @@ def test_stress_invalid_settings_raise():
     with pytest.raises(BadInput, match="kill_at must be at least 0, got -5"):
         StressSettings(kill_at=[3, -5])
     with pytest.raises(BadInput, match="max_documents must be at least 1, got -3"):
-        stress("memory", DOCUMENTS, embedder=WORDS, max_documents=-3)
+        stress("memory", DOCUMENTS, embedder=EMBEDDER, max_documents=-3)
     with pytest.raises(BadInput, match="declares an unknown field `texts`"):
-        broken("keeps what nobody knows")
+        find_failure("keeps what nobody knows")
     with pytest.raises(BadInput, match="declares an unknown search `vector`"):
-        broken("searches by what nobody knows")
+        find_failure("searches by what nobody knows")
     with pytest.raises(BadInput, match="the document store memory has no option 'speed'"):
         stress("memory(speed=9)", "no-such-documents.jsonl")

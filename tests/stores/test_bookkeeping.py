@@ -11,50 +11,50 @@ from ragauge.core.errors import BadInput
 from ragauge.stores.bookkeeping import StoreBookkeeping, largest_supported_k, normalise_rows
 
 
-def taken(bookkeeping: StoreBookkeeping, ids: list[str], metadata=None) -> None:
+def add_documents(bookkeeping: StoreBookkeeping, ids: list[str], metadata=None) -> None:
     matrix = bookkeeping.documents(ids, np.ones((len(ids), 2), np.float32), metadata)
     bookkeeping.add(ids, matrix, metadata)
 
 
 def test_bookkeeping_positions_are_unique_and_map_to_ids():
     bookkeeping = StoreBookkeeping("l2")
-    taken(bookkeeping, ["a", "b", "c"])
+    add_documents(bookkeeping, ["a", "b", "c"])
     bookkeeping.remove(["b"])
-    taken(bookkeeping, ["b", "d"])
+    add_documents(bookkeeping, ["b", "d"])
     assert bookkeeping.ids == ["a", "c", "b", "d"]
     assert bookkeeping.positions(["a", "b", "c", "d"]).tolist() == [0, 3, 2, 4]
     assert bookkeeping.live_positions.tolist() == [True, False, True, True, True]
     assert (len(bookkeeping), bookkeeping.position_count) == (4, 5)
-    found = np.array([[3, 0, -1], [4, 2, 0]])
-    far = np.array([[1.0, 2.0, 3e38], [1.0, 2.0, 3.0]])
-    ids, distances = bookkeeping.answer(found, far, 4)
+    positions = np.array([[3, 0, -1], [4, 2, 0]])
+    raw_distances = np.array([[1.0, 2.0, 3e38], [1.0, 2.0, 3.0]])
+    ids, distances = bookkeeping.answer(positions, raw_distances, 4)
     assert ids.tolist() == [["b", "a", None, None], ["d", "c", "a", None]]
     assert distances.tolist() == [[1.0, 2.0, np.inf, np.inf], [1.0, 2.0, 3.0, np.inf]]
-    assert bookkeeping.answer(found[1:], far[1:], 3)[0].tolist() == [["d", "c", "a"]]
-    assert bookkeeping.answer(found[:1], far[:1], 3)[0].tolist() == [["b", "a", None]]
+    assert bookkeeping.answer(positions[1:], raw_distances[1:], 3)[0].tolist() == [["d", "c", "a"]]
+    assert bookkeeping.answer(positions[:1], raw_distances[:1], 3)[0].tolist() == [["b", "a", None]]
 
 
 def test_bookkeeping_documents_registers_ids_before_remember():
     bookkeeping = StoreBookkeeping("l2")
-    taken(bookkeeping, ["a"])
-    many = [f"n{i}" for i in range(100)]
-    bookkeeping.documents(many, np.ones((100, 2), np.float32))
+    add_documents(bookkeeping, ["a"])
+    new_ids = [f"n{i}" for i in range(100)]
+    bookkeeping.documents(new_ids, np.ones((100, 2), np.float32))
     assert bookkeeping.answer(np.array([[100, 1, 0]]), np.zeros((1, 3)), 3)[0].tolist() == [["n99", "n0", "a"]]
     assert bookkeeping.ids == ["a"]
-    taken(bookkeeping, ["b"])
+    add_documents(bookkeeping, ["b"])
     assert bookkeeping.answer(np.array([[1, 0]]), np.zeros((1, 2)), 2)[0].tolist() == [["b", "a"]]
 
 
 def test_bookkeeping_filter_is_cached_and_follows_changes():
     bookkeeping = StoreBookkeeping("l2")
-    taken(bookkeeping, ["a", "b", "c"], [{"x": 1, "y": "u"}, {"x": 1}, {"x": True}])
-    first = bookkeeping.allowed({"x": 1})
-    assert first.tolist() == [True, True, False]
-    assert bookkeeping.allowed({"x": np.int64(1)}) is first
+    add_documents(bookkeeping, ["a", "b", "c"], [{"x": 1, "y": "u"}, {"x": 1}, {"x": True}])
+    matches = bookkeeping.allowed({"x": 1})
+    assert matches.tolist() == [True, True, False]
+    assert bookkeeping.allowed({"x": np.int64(1)}) is matches
     assert bookkeeping.allowed({"x": True}).tolist() == [False, False, True]
     assert bookkeeping.allowed({"x": 1, "y": "u"}).tolist() == [True, False, False]
     bookkeeping.allowed({"x": 1})
-    taken(bookkeeping, ["d", "e"], [{"x": 1.0}, {"x": "1"}])
+    add_documents(bookkeeping, ["d", "e"], [{"x": 1.0}, {"x": "1"}])
     assert bookkeeping.allowed({"x": 1}).tolist() == [True, True, False, True, False]
     before = bookkeeping.allowed({"x": 1})
     bookkeeping.remove(["b", "e"])
@@ -68,24 +68,24 @@ def test_bookkeeping_filter_is_cached_and_follows_changes():
 
 def test_bookkeeping_write_and_read_round_trip(tmp_path):
     bookkeeping = StoreBookkeeping("cosine")
-    odd = ["", "ü\n\t", "\ud800", '"quoted"', "🙂"]
-    taken(bookkeeping, odd, [{"n": i, "f": i / 2, "t": "ß", "b": i > 1} for i in range(5)])
+    unusual_ids = ["", "ü\n\t", "\ud800", '"quoted"', "🙂"]
+    add_documents(bookkeeping, unusual_ids, [{"n": i, "f": i / 2, "t": "ß", "b": i > 1} for i in range(5)])
     bookkeeping.remove(["ü\n\t"])
     bookkeeping.write(tmp_path / "new", {"kind": "hnsw", "m": 8})
-    again = StoreBookkeeping("cosine")
-    assert again.read(tmp_path / "new", {"kind": "hnsw", "ef": 3})
-    assert again.ids == bookkeeping.ids
-    assert again.position_count == 5
-    assert again.dimension == 2
-    assert again.built == {"kind": "hnsw", "m": 8}
+    reopened = StoreBookkeeping("cosine")
+    assert reopened.read(tmp_path / "new", {"kind": "hnsw", "ef": 3})
+    assert reopened.ids == bookkeeping.ids
+    assert reopened.position_count == 5
+    assert reopened.dimension == 2
+    assert reopened.built == {"kind": "hnsw", "m": 8}
     assert (
-        again.allowed({"b": True}).tolist()
+        reopened.allowed({"b": True}).tolist()
         == bookkeeping.allowed({"b": True}).tolist()
         == [False, False, True, True, True]
     )
-    assert again.answer(np.array([[4, 2, 1]]), np.zeros((1, 3)), 3)[0].tolist() == [["🙂", "\ud800", None]]
-    taken(again, ["more"])
-    assert again.position("more") == 5
+    assert reopened.answer(np.array([[4, 2, 1]]), np.zeros((1, 3)), 3)[0].tolist() == [["🙂", "\ud800", None]]
+    add_documents(reopened, ["more"])
+    assert reopened.position("more") == 5
     assert not StoreBookkeeping("l2").read(tmp_path / "nothing", {})
     with pytest.raises(BadInput, match="with metric cosine, expected l2"):
         StoreBookkeeping("l2").read(tmp_path / "new", {})
@@ -97,25 +97,25 @@ def test_bookkeeping_write_and_read_round_trip(tmp_path):
             StoreBookkeeping("cosine").read(tmp_path / "new", {})
 
 
-@pytest.mark.parametrize("there", [0, 1, 7, 9, 10])
-def test_largest_supported_k_finds_available_count(there):
-    def ask(n: int) -> str:
-        if n > there:
+@pytest.mark.parametrize("available", [0, 1, 7, 9, 10])
+def test_largest_supported_k_finds_available_count(available):
+    def request(n: int) -> str:
+        if n > available:
             raise RuntimeError
         return "x" * n
 
-    assert largest_supported_k(ask, 10, RuntimeError) == (there, "x" * there if there else None)
+    assert largest_supported_k(request, 10, RuntimeError) == (available, "x" * available if available else None)
 
 
 def test_bookkeeping_queries_checks_single_query():
     for metric in ("cosine", "l2", "ip"):
         bookkeeping = StoreBookkeeping(metric)
-        taken(bookkeeping, ["a"])
-        for good in ([[1e-30, 0]], [[1e30, 1e30]], [[3.0, 4.0]]):
-            assert bookkeeping.queries(good, 1).tolist() == np.array(good, np.float32).tolist()
-        for wrong in ([[np.nan, 1]], [[np.inf, 1]], [[1, -np.inf]]):
+        add_documents(bookkeeping, ["a"])
+        for valid in ([[1e-30, 0]], [[1e30, 1e30]], [[3.0, 4.0]]):
+            assert bookkeeping.queries(valid, 1).tolist() == np.array(valid, np.float32).tolist()
+        for invalid in ([[np.nan, 1]], [[np.inf, 1]], [[1, -np.inf]]):
             with pytest.raises(BadInput, match="query vector 0 has a NaN or an infinity"):
-                bookkeeping.queries(wrong, 1)
+                bookkeeping.queries(invalid, 1)
     empty = StoreBookkeeping("cosine")
     with pytest.raises(BadInput, match="all zeros"):
         empty.queries([[0.0, 0.0]], 1)
@@ -124,7 +124,7 @@ def test_bookkeeping_queries_checks_single_query():
 
 def test_normalise_rows_extreme_values_have_unit_length():
     for row in ([3.0, 4.0], [3e-30, 4e-30], [3e30, 4e30], [3e18, 4e18]):
-        for many in (1, 2):
+        for count in (1, 2):
             np.testing.assert_allclose(
-                normalise_rows(np.array([row] * many, np.float32)), [[0.6, 0.8]] * many, rtol=1e-6
+                normalise_rows(np.array([row] * count, np.float32)), [[0.6, 0.8]] * count, rtol=1e-6
             )

@@ -14,7 +14,7 @@ import sys
 import numpy as np
 import pytest
 
-from command import forked
+from command import run_python
 from ragauge.compute.resources import thread_limits
 from ragauge.core import plugins
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, UnknownName
@@ -27,39 +27,39 @@ from ragauge.stores.store_types import load_store_type
 from store_cases import APPROXIMATE, CASES, EXACT, METRICS
 
 every_store = pytest.mark.parametrize("name", CASES)
-LONE = """
+SEARCH_SAVED_STORE = """
 import json, sys
 import numpy as np
 from ragauge.store_benchmarks.plan import StoreSpec
 
-told = json.loads(sys.argv[1])
-store = StoreSpec(told["store"], told["options"], told["metric"], told["path"]).open()
-ids, distances = store.search(np.array(told["queries"], dtype=np.float32), told["k"])
+arguments = json.loads(sys.argv[1])
+store = StoreSpec(arguments["store"], arguments["options"], arguments["metric"], arguments["path"]).open()
+ids, distances = store.search(np.array(arguments["queries"], dtype=np.float32), arguments["k"])
 print(json.dumps([len(store), ids.tolist(), distances.tolist()]))
 store.close()
 """
 """Code that another process runs on a saved store."""
-LOADED = """
+LIST_LATE_IMPORTS = """
 import json, sys
 import numpy as np
 from ragauge.store_benchmarks.plan import StoreSpec
 
-told = json.loads(sys.argv[1])
+arguments = json.loads(sys.argv[1])
 base = np.random.default_rng(0).normal(size=(300, 16)).astype(np.float32)
-store = StoreSpec(told["store"], told["options"], told["metric"], None).open()
+store = StoreSpec(arguments["store"], arguments["options"], arguments["metric"], None).open()
 before = set(sys.modules)
 store.add([str(row) for row in range(300)], base, [{"part": row % 3} for row in range(300)])
 store.build()
 store.search(base[:1], 5)
-if told["filter"]:
+if arguments["filter"]:
     store.search(base[:1], 5, where={"part": 1})
-heavy = {"faiss", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn", "torch", told["store"]}
+heavy = {"faiss", "numpy", "pandas", "polars", "pyarrow", "scipy", "sklearn", "torch", arguments["store"]}
 late = sorted({name for name in set(sys.modules) - before if name.partition(".")[0] in heavy})
 store.close()
 print(json.dumps(late))
 """
 """Code that lists the libraries that an open store still imports."""
-BATCHES = """
+ADD_TWO_BATCHES = """
 import json, sys
 import numpy as np
 from ragauge.stores.lancedb import LanceDBSettings, LanceDBStore
@@ -77,37 +77,42 @@ store.close()
 
 
 @pytest.fixture
-def make(request):
+def open_store(request):
     """Return a function that opens a new store by the name of its case; all stores are closed at the end."""
-    made = []
+    stores = []
 
-    def build(name: str, *, metric: str = "cosine", path=None, n: int = 2000, **options):
-        store = opening(request, name, metric, path, n=n, **options).open()
-        made.append(store)
+    def open_case(name: str, *, metric: str = "cosine", path=None, n: int = 2000, **options):
+        store = make_spec(request, name, metric, path, n=n, **options).open()
+        stores.append(store)
         return store
 
-    yield build
-    for store in made:
+    yield open_case
+    for store in stores:
         store.close()
 
 
-def opening(request, name: str, metric: str, path=None, *, n: int = 2000, **options) -> StoreSpec:
+def make_spec(request, name: str, metric: str, path=None, *, n: int = 2000, **options) -> StoreSpec:
     """Return how to open a case for `n` vectors; skip the test if its metric or library is not available."""
     case = CASES[name]
     if metric not in case.metrics:
         pytest.skip(f"{name} has no metric {metric}")
     if case.library:
         pytest.importorskip(case.library)
-    given = {option: request.getfixturevalue(fixture) for option, fixture in case.fixtures.items()}
-    told = {**case.options, **given, **(case.few if n < 100 else case.some if n < 400 else {}), **options}
-    return StoreSpec(case.store, told, metric, None if path is None else str(path))
+    fixture_options = {option: request.getfixturevalue(fixture) for option, fixture in case.fixtures.items()}
+    all_options = {
+        **case.options,
+        **fixture_options,
+        **(case.tiny_set_options if n < 100 else case.small_set_options if n < 400 else {}),
+        **options,
+    }
+    return StoreSpec(case.store, all_options, metric, None if path is None else str(path))
 
 
-def vectors(n: int, d: int, seed: int) -> np.ndarray:
+def make_vectors(n: int, d: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=(n, d)).astype(np.float32)
 
 
-def truth(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
+def brute_force_distances(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
     """Compute all distances directly, in double precision."""
     a, b = queries.astype(np.float64)[:, None, :], base.astype(np.float64)[None, :, :]
     if metric == "l2":
@@ -118,165 +123,169 @@ def truth(base: np.ndarray, queries: np.ndarray, metric: str) -> np.ndarray:
     return 1 - products / np.sqrt((a**2).sum(axis=2) * (b**2).sum(axis=2))
 
 
-def ids_of(n: int) -> list[str]:
+def make_ids(n: int) -> list[str]:
     return [f"d{i}" for i in range(n)]
 
 
-def recall(ids: np.ndarray, all_distances: np.ndarray, k: int = 10) -> float:
-    best = np.argsort(all_distances, axis=1, kind="stable")[:, :k]
-    return float(np.mean([len(set(row) & {f"d{i}" for i in good}) / k for row, good in zip(ids, best, strict=True)]))
+def compute_recall(ids: np.ndarray, all_distances: np.ndarray, k: int = 10) -> float:
+    nearest = np.argsort(all_distances, axis=1, kind="stable")[:, :k]
+    return float(np.mean([len(set(row) & {f"d{i}" for i in rows}) / k for row, rows in zip(ids, nearest, strict=True)]))
 
 
-def able(store, ability: str):
+def require_ability(store, ability: str):
     """Return the store; skip the test if it lacks the ability. The errors of missing abilities have their own test."""
     if ability not in store.abilities:
-        pytest.skip(f"it does not say that it can {ability}")
+        pytest.skip(f"the store cannot {ability}")
     return store
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", EXACT)
-def test_exact_store_search_matches_double_precision(make, name, metric):
-    base, queries = vectors(500, 16, 1), vectors(20, 16, 2)
-    store = make(name, metric=metric)
-    store.add(ids_of(500), base)
+def test_exact_store_search_matches_double_precision(open_store, name, metric):
+    base, queries = make_vectors(500, 16, 1), make_vectors(20, 16, 2)
+    store = open_store(name, metric=metric)
+    store.add(make_ids(500), base)
     ids, distances = store.search(queries, 10)
     assert ids.shape == distances.shape == (20, 10)
     assert distances.dtype == np.float32
-    all_distances = truth(base, queries, metric)
-    order = np.argsort(all_distances, axis=1, kind="stable")[:, :10]
-    assert ids.tolist() == [[f"d{i}" for i in row] for row in order]
-    np.testing.assert_allclose(distances, np.take_along_axis(all_distances, order, axis=1), rtol=1e-4, atol=1e-5)
+    all_distances = brute_force_distances(base, queries, metric)
+    nearest = np.argsort(all_distances, axis=1, kind="stable")[:, :10]
+    assert ids.tolist() == [[f"d{i}" for i in row] for row in nearest]
+    np.testing.assert_allclose(distances, np.take_along_axis(all_distances, nearest, axis=1), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("name", APPROXIMATE)
-def test_approximate_store_search_reaches_recall(make, name, metric):
-    base, queries = vectors(2000, 32, 3), vectors(50, 32, 4)
-    store = make(name, metric=metric)
-    store.add(ids_of(2000), base)
+def test_approximate_store_search_reaches_recall(open_store, name, metric):
+    base, queries = make_vectors(2000, 32, 3), make_vectors(50, 32, 4)
+    store = open_store(name, metric=metric)
+    store.add(make_ids(2000), base)
     ids, distances = store.search(queries, 10)
     assert distances.dtype == np.float32
-    all_distances = truth(base, queries, metric)
-    assert recall(ids, all_distances) >= CASES[name].recall
+    all_distances = brute_force_distances(base, queries, metric)
+    assert compute_recall(ids, all_distances) >= CASES[name].recall
     assert (np.diff(distances, axis=1) >= 0).all()
-    claimed = [[all_distances[row, int(name[1:])] for name in line] for row, line in enumerate(ids)]
+    expected = [[all_distances[row, int(document_id[1:])] for document_id in line] for row, line in enumerate(ids)]
     # The error of an inner product grows with the length of the query.
-    slack = CASES[name].atol * (6 if metric == "ip" else 1)
-    np.testing.assert_allclose(distances, claimed, rtol=CASES[name].rtol, atol=slack)
-    alone = [store.search(query[None], 10) for query in queries[:5]]
-    assert [one[0].tolist()[0] for one in alone] == ids[:5].tolist()
-    assert [one[1].dtype for one in alone] == [np.float32] * 5
-    np.testing.assert_allclose(np.concatenate([one[1] for one in alone]), distances[:5], rtol=1e-4, atol=1e-5)
+    tolerance = CASES[name].atol * (6 if metric == "ip" else 1)
+    np.testing.assert_allclose(distances, expected, rtol=CASES[name].rtol, atol=tolerance)
+    single_results = [store.search(query[None], 10) for query in queries[:5]]
+    assert [result[0].tolist()[0] for result in single_results] == ids[:5].tolist()
+    assert [result[1].dtype for result in single_results] == [np.float32] * 5
+    np.testing.assert_allclose(
+        np.concatenate([result[1] for result in single_results]), distances[:5], rtol=1e-4, atol=1e-5
+    )
 
 
 @every_store
-def test_store_search_pads_missing_hits_with_none_and_infinity(make, name):
-    store = make(name, metric=CASES[name].metrics[-1], n=60)
+def test_store_search_pads_missing_hits_with_none_and_infinity(open_store, name):
+    store = open_store(name, metric=CASES[name].metrics[-1], n=60)
     ids, distances = store.search(np.zeros((0, 4), np.float32), 3)
     assert ids.shape == distances.shape == (0, 3)
     assert store.search(np.ones((2, 4), np.float32), 3)[0].tolist() == [[None] * 3] * 2
     store.add([], np.zeros((0, 4), np.float32))
-    store.add(ids_of(5), vectors(5, 4, 5))
-    for many in (1, 3):
-        ids, distances = store.search(vectors(many, 4, 6), 9)
-        assert ids.shape == (many, 9)
-        for row, line in zip(ids.tolist(), distances.tolist(), strict=True):
-            assert sorted(row[:5]) == ids_of(5)
-            assert row[5:] == [None] * 4
-            assert line[5:] == [np.inf] * 4
-            assert all(np.isfinite(line[:5]))
+    store.add(make_ids(5), make_vectors(5, 4, 5))
+    for count in (1, 3):
+        ids, distances = store.search(make_vectors(count, 4, 6), 9)
+        assert ids.shape == (count, 9)
+        for row_ids, row_distances in zip(ids.tolist(), distances.tolist(), strict=True):
+            assert sorted(row_ids[:5]) == make_ids(5)
+            assert row_ids[5:] == [None] * 4
+            assert row_distances[5:] == [np.inf] * 4
+            assert all(np.isfinite(row_distances[:5]))
 
 
 @every_store
-def test_store_search_finds_all_equal_vectors(make, name):
+def test_store_search_finds_all_equal_vectors(open_store, name):
     metric = CASES[name].metrics[-1]
-    row = vectors(1, 16, 50)
-    base = np.concatenate([np.repeat(3 * row, 12, axis=0), vectors(300, 16, 51)])
-    store = make(name, metric=metric, n=300)
-    store.add(ids_of(312), base)
+    row = make_vectors(1, 16, 50)
+    base = np.concatenate([np.repeat(3 * row, 12, axis=0), make_vectors(300, 16, 51)])
+    store = open_store(name, metric=metric, n=300)
+    store.add(make_ids(312), base)
     for queries in (3 * row, np.repeat(3 * row, 3, axis=0)):
         ids, distances = store.search(queries, 12)
         for line in ids.tolist():
-            assert len(set(line) & set(ids_of(12))) >= 12 * CASES[name].recall
+            assert len(set(line) & set(make_ids(12))) >= 12 * CASES[name].recall
             assert len(set(line)) == 12
         assert np.ptp(distances[:, :6]) <= 2 * CASES[name].atol + 1e-4 * abs(float(distances[0, 0]))
 
 
 @every_store
-def test_store_add_in_batches_finds_all(make, name):
-    base = vectors(300, 8, 7)
-    store = make(name, n=300)
+def test_store_add_in_batches_finds_all(open_store, name):
+    base = make_vectors(300, 8, 7)
+    store = open_store(name, n=300)
     for start in (0, 100, 200):
-        store.add(ids_of(300)[start : start + 100], base[start : start + 100])
+        store.add(make_ids(300)[start : start + 100], base[start : start + 100])
     assert len(store) == 300
     ids, _ = store.search(base, 1)
-    assert np.mean(ids[:, 0] == np.array(ids_of(300), dtype=object)) >= CASES[name].recall
+    assert np.mean(ids[:, 0] == np.array(make_ids(300), dtype=object)) >= CASES[name].recall
 
 
 @every_store
-def test_store_add_after_search_is_found(make, name):
-    base = vectors(300, 8, 7)
-    store = able(make(name, n=300), "insert")
-    store.add(ids_of(260), base[:260])
+def test_store_add_after_search_is_found(open_store, name):
+    base = make_vectors(300, 8, 7)
+    store = require_ability(open_store(name, n=300), "insert")
+    store.add(make_ids(260), base[:260])
     store.search(base[:1], 1)
-    store.add(ids_of(261)[260:], base[260:261])
-    store.add(ids_of(300)[261:], base[261:])
+    store.add(make_ids(261)[260:], base[260:261])
+    store.add(make_ids(300)[261:], base[261:])
     assert len(store) == 300
     ids, _ = store.search(base[260:], 1)
-    assert np.mean(ids[:, 0] == np.array(ids_of(300)[260:], dtype=object)) >= CASES[name].recall
+    assert np.mean(ids[:, 0] == np.array(make_ids(300)[260:], dtype=object)) >= CASES[name].recall
 
 
 @every_store
-def test_store_delete_removes_ids_until_added_again(make, name):
-    base = vectors(300, 8, 30)
-    store = able(make(name, n=300), "delete")
-    store.add(ids_of(300), base)
-    gone = ids_of(60)
-    store.delete(gone[:30])
+def test_store_delete_removes_ids_until_added_again(open_store, name):
+    base = make_vectors(300, 8, 30)
+    store = require_ability(open_store(name, n=300), "delete")
+    store.add(make_ids(300), base)
+    deleted = make_ids(60)
+    store.delete(deleted[:30])
     store.delete([])
-    for one in gone[30:]:
-        store.delete([one])
+    for deleted_id in deleted[30:]:
+        store.delete([deleted_id])
     assert len(store) == 240
     ids, distances = store.search(base[:60], 240)
-    for line, far in zip(ids.tolist(), distances.tolist(), strict=True):
-        found = [one for one in line if one is not None]
-        assert not set(found) & set(gone)
-        assert len(found) >= 240 * CASES[name].recall
-        assert all(np.isfinite(far[: len(found)]))
+    for line, row_distances in zip(ids.tolist(), distances.tolist(), strict=True):
+        returned = [document_id for document_id in line if document_id is not None]
+        assert not set(returned) & set(deleted)
+        assert len(returned) >= 240 * CASES[name].recall
+        assert all(np.isfinite(row_distances[: len(returned)]))
     with pytest.raises(BadInput, match="'d3' is not in the store"):
         store.delete(["d299", "d3"])
     assert len(store) == 240
     if "insert" in store.abilities:
-        store.add(ids_of(6)[3:], base[3:6])
-        assert store.search(base[3:6], 1)[0][:, 0].tolist() == ids_of(6)[3:]
+        store.add(make_ids(6)[3:], base[3:6])
+        assert store.search(base[3:6], 1)[0][:, 0].tolist() == make_ids(6)[3:]
         assert len(store) == 243
-    store.delete(ids_of(300)[60:])
-    left = ids_of(6)[3:] if "insert" in store.abilities else []
-    assert sorted(one for one in store.search(base[:1], 9)[0][0] if one is not None) == left
+    store.delete(make_ids(300)[60:])
+    remaining = make_ids(6)[3:] if "insert" in store.abilities else []
+    assert (
+        sorted(document_id for document_id in store.search(base[:1], 9)[0][0] if document_id is not None) == remaining
+    )
 
 
 @every_store
-def test_store_update_replaces_vectors(make, name):
-    base = vectors(300, 8, 31)
+def test_store_update_replaces_vectors(open_store, name):
+    base = make_vectors(300, 8, 31)
     # Midpoints of two vectors, because a quantizer clips values outside of its training range.
-    other = (base + np.roll(base, 1, axis=0)) / 2
+    updated = (base + np.roll(base, 1, axis=0)) / 2
     metric = CASES[name].metrics[-1]
-    store = able(make(name, metric=metric, n=300), "update")
-    store.add(ids_of(300), base)
+    store = require_ability(open_store(name, metric=metric, n=300), "update")
+    store.add(make_ids(300), base)
     store.search(base[:1], 1)
-    store.update(ids_of(20), other[:20])
+    store.update(make_ids(20), updated[:20])
     for row in range(20, 25):
-        store.update([f"d{row}"], other[row : row + 1])
+        store.update([f"d{row}"], updated[row : row + 1])
     store.update([], np.zeros((0, 8), np.float32))
-    now = np.concatenate([other[:25], base[25:]])
+    current = np.concatenate([updated[:25], base[25:]])
     assert len(store) == 300
-    ids, distances = store.search(now, 10)
-    all_distances = truth(now, now, metric)
-    assert recall(ids, all_distances) >= CASES[name].recall - 0.05
-    claimed = [[all_distances[row, int(one[1:])] for one in line] for row, line in enumerate(ids)]
-    np.testing.assert_allclose(distances, claimed, rtol=CASES[name].rtol, atol=CASES[name].atol)
-    for wrong, given, word in (
+    ids, distances = store.search(current, 10)
+    all_distances = brute_force_distances(current, current, metric)
+    assert compute_recall(ids, all_distances) >= CASES[name].recall - 0.05
+    expected = [[all_distances[row, int(document_id[1:])] for document_id in line] for row, line in enumerate(ids)]
+    np.testing.assert_allclose(distances, expected, rtol=CASES[name].rtol, atol=CASES[name].atol)
+    for invalid_ids, invalid_vectors, word in (
         (["d1", "x"], base[:2], "'x' is not in the store"),
         (["d1", "d1"], base[:2], "duplicate id"),
         (["d1"], base[:2], "got 1 ids and 2 vectors"),
@@ -284,58 +293,58 @@ def test_store_update_replaces_vectors(make, name):
         (["d1"], np.full((1, 8), np.nan, np.float32), "NaN"),
     ):
         with pytest.raises(BadInput, match=word):
-            store.update(wrong, given)
-    assert store.search(now[1:2], 10)[0].tolist() == ids[1:2].tolist()
+            store.update(invalid_ids, invalid_vectors)
+    assert store.search(current[1:2], 10)[0].tolist() == ids[1:2].tolist()
 
 
 @every_store
-def test_store_random_changes_leave_expected_content(make, name):
-    store = make(name, metric=CASES[name].metrics[0], n=300)
+def test_store_random_changes_leave_expected_content(open_store, name):
+    store = open_store(name, metric=CASES[name].metrics[0], n=300)
     for ability in ("insert", "update", "delete"):
-        able(store, ability)
+        require_ability(store, ability)
     random = np.random.default_rng(42)
     base = random.uniform(-1, 1, size=(300, 8)).astype(np.float32)
-    there = dict(zip(ids_of(300), base, strict=True))
-    store.add(ids_of(300), base)
+    content = dict(zip(make_ids(300), base, strict=True))
+    store.add(make_ids(300), base)
     store.build()
     for step, change in enumerate(random.integers(3, size=90).tolist()):
         vector = random.uniform(-0.9, 0.9, size=(1, 8)).astype(np.float32)
-        chosen = f"new{step}" if change == 0 else str(random.choice(list(there)))
+        chosen = f"new{step}" if change == 0 else str(random.choice(list(content)))
         if change == 0:
             store.add([chosen], vector)
         elif change == 1:
             store.update([chosen], vector)
         else:
             store.delete([chosen])
-            del there[chosen]
+            del content[chosen]
         if change < 2:
-            there[chosen] = vector[0]
-    assert len(store) == len(there)
-    ids, _ = store.search(np.array(list(there.values())), 5)
-    assert {one for line in ids for one in line} <= set(there)
-    found = [name in line for name, line in zip(there, ids.tolist(), strict=True)]
-    assert np.mean(found) >= CASES[name].recall
+            content[chosen] = vector[0]
+    assert len(store) == len(content)
+    ids, _ = store.search(np.array(list(content.values())), 5)
+    assert {document_id for line in ids for document_id in line} <= set(content)
+    was_found = [name in line for name, line in zip(content, ids.tolist(), strict=True)]
+    assert np.mean(was_found) >= CASES[name].recall
 
 
 @every_store
-def test_store_filter_returns_all_and_only_matches(make, name):
-    base = vectors(300, 8, 33)
-    about = [{"part": i % 10, "word": "even" if i % 2 == 0 else "odd", "flag": i % 3 == 0} for i in range(300)]
-    about[7] |= {"size": 0.5}
-    store = able(make(name, n=300), "filter")
-    store.add(ids_of(300), base, about)
+def test_store_filter_returns_all_and_only_matches(open_store, name):
+    base = make_vectors(300, 8, 33)
+    metadata = [{"part": i % 10, "word": "even" if i % 2 == 0 else "odd", "flag": i % 3 == 0} for i in range(300)]
+    metadata[7] |= {"size": 0.5}
+    store = require_ability(open_store(name, n=300), "filter")
+    store.add(make_ids(300), base, metadata)
     for where in ({"part": 3}, {"word": "even"}, {"flag": True}, {"part": 4, "flag": True}, {"size": 0.5}):
-        right = {f"d{i}" for i, one in enumerate(about) if where.items() <= one.items()}
+        matching = {f"d{i}" for i, entry in enumerate(metadata) if where.items() <= entry.items()}
         for queries in (base[:1], base[:5]):
             ids, distances = store.search(queries, 200, where=where)
-            for line, far in zip(ids.tolist(), distances.tolist(), strict=True):
-                found = [one for one in line if one is not None]
-                assert set(found) <= right
-                assert len(set(found)) == len(found) >= len(right) * CASES[name].recall
-                assert far == sorted(far)
-                assert np.isfinite(far).sum() == len(found)
-    for nothing in ({"part": 99}, {"nobody": 1}, {"part": "3"}, {"flag": 1}, {"word": "even", "part": 3}):
-        assert store.search(base[:2], 5, where=nothing)[0].tolist() == [[None] * 5] * 2
+            for line, row_distances in zip(ids.tolist(), distances.tolist(), strict=True):
+                returned = [document_id for document_id in line if document_id is not None]
+                assert set(returned) <= matching
+                assert len(set(returned)) == len(returned) >= len(matching) * CASES[name].recall
+                assert row_distances == sorted(row_distances)
+                assert np.isfinite(row_distances).sum() == len(returned)
+    for unmatched in ({"part": 99}, {"nobody": 1}, {"part": "3"}, {"flag": 1}, {"word": "even", "part": 3}):
+        assert store.search(base[:2], 5, where=unmatched)[0].tolist() == [[None] * 5] * 2
     assert store.search(base[:5], 1, where={})[0].tolist() == store.search(base[:5], 1)[0].tolist()
     if "insert" in store.abilities:
         store.search(base[:1], 5, where={"part": 3})
@@ -348,69 +357,74 @@ def test_store_filter_returns_all_and_only_matches(make, name):
 
 
 @every_store
-def test_store_filter_by_sets_ranges_and_several_conditions(make, name):
-    base = vectors(300, 8, 33)
-    about = [{"part": i % 10, "word": "abc"[i % 3], "size": i / 4, "flag": i % 2 == 0} for i in range(300)]
-    store = able(make(name, n=300), "filter")
-    store.add(ids_of(300), base, about)
+def test_store_filter_by_sets_ranges_and_several_conditions(open_store, name):
+    base = make_vectors(300, 8, 33)
+    metadata = [{"part": i % 10, "word": "abc"[i % 3], "size": i / 4, "flag": i % 2 == 0} for i in range(300)]
+    store = require_ability(open_store(name, n=300), "filter")
+    store.add(make_ids(300), base, metadata)
     filters = {
-        '{"part": {"$in": [2, 5, 77]}}': lambda one: one["part"] in (2, 5),
-        '{"word": {"$in": ["a", "c"]}}': lambda one: one["word"] in ("a", "c"),
-        '{"size": {"$in": [0.25, 12.0]}}': lambda one: one["size"] in (0.25, 12.0),
-        '{"flag": {"$in": [true]}}': lambda one: one["flag"],
-        '{"part": {"$gte": 3, "$lt": 6}}': lambda one: 3 <= one["part"] < 6,
-        '{"part": {"$gt": 2.5, "$lte": 4.5}}': lambda one: one["part"] in (3, 4),
-        '{"size": {"$gt": 10, "$lte": 20.25}}': lambda one: 10 < one["size"] <= 20.25,
-        '{"part": {"$eq": 4}}': lambda one: one["part"] == 4,
-        '{"word": "a", "part": {"$lt": 5}, "flag": true}': lambda one: (
-            one["word"] == "a" and one["part"] < 5 and one["flag"]
+        '{"part": {"$in": [2, 5, 77]}}': lambda row: row["part"] in (2, 5),
+        '{"word": {"$in": ["a", "c"]}}': lambda row: row["word"] in ("a", "c"),
+        '{"size": {"$in": [0.25, 12.0]}}': lambda row: row["size"] in (0.25, 12.0),
+        '{"flag": {"$in": [true]}}': lambda row: row["flag"],
+        '{"part": {"$gte": 3, "$lt": 6}}': lambda row: 3 <= row["part"] < 6,
+        '{"part": {"$gt": 2.5, "$lte": 4.5}}': lambda row: row["part"] in (3, 4),
+        '{"size": {"$gt": 10, "$lte": 20.25}}': lambda row: 10 < row["size"] <= 20.25,
+        '{"part": {"$eq": 4}}': lambda row: row["part"] == 4,
+        '{"word": "a", "part": {"$lt": 5}, "flag": true}': lambda row: (
+            row["word"] == "a" and row["part"] < 5 and row["flag"]
         ),
     }
     if name == "sqlite-vec":
         with pytest.raises(BadInput, match="cannot filter by several fractions"):
             store.search(base[:1], 5, where={"size": {"$in": [0.25, 12.0]}})
-        filters = {text: matching for text, matching in filters.items() if "0.25, 12" not in text}
-    for text, matching in filters.items():
-        right = {f"d{i}" for i, one in enumerate(about) if matching(one)}
+        filters = {text: matches for text, matches in filters.items() if "0.25, 12" not in text}
+    for text, matches in filters.items():
+        expected = {f"d{i}" for i, row in enumerate(metadata) if matches(row)}
         for line in store.search(base[:3], 300, where=json.loads(text))[0].tolist():
-            found = [one for one in line if one is not None]
-            assert set(found) <= right, text
-            assert len(set(found)) == len(found) >= len(right) * CASES[name].recall, text
-    for nothing in ({"part": {"$in": [77, "2"]}}, {"part": {"$gt": 9}}, {"word": {"$gte": 1}}, {"nobody": {"$lt": 3}}):
-        assert store.search(base[:2], 5, where=nothing)[0].tolist() == [[None] * 5] * 2
+            returned = [document_id for document_id in line if document_id is not None]
+            assert set(returned) <= expected, text
+            assert len(set(returned)) == len(returned) >= len(expected) * CASES[name].recall, text
+    for unmatched in (
+        {"part": {"$in": [77, "2"]}},
+        {"part": {"$gt": 9}},
+        {"word": {"$gte": 1}},
+        {"nobody": {"$lt": 3}},
+    ):
+        assert store.search(base[:2], 5, where=unmatched)[0].tolist() == [[None] * 5] * 2
 
 
 @every_store
-def test_store_filter_invalid_condition_raises(make, name):
-    store = able(make(name, n=60), "filter")
-    store.add(ids_of(60), vectors(60, 8, 1), [{"part": i} for i in range(60)])
-    for wrong in ({"part": {"$near": 3}}, {"part": {"$in": []}}, {"part": {"$gt": "x"}}, {"part": [1]}, {"part": {}}):
+def test_store_filter_invalid_condition_raises(open_store, name):
+    store = require_ability(open_store(name, n=60), "filter")
+    store.add(make_ids(60), make_vectors(60, 8, 1), [{"part": i} for i in range(60)])
+    for invalid in ({"part": {"$near": 3}}, {"part": {"$in": []}}, {"part": {"$gt": "x"}}, {"part": [1]}, {"part": {}}):
         with pytest.raises(BadInput, match="the filter"):
-            store.search(vectors(1, 8, 2), 5, where=wrong)
+            store.search(make_vectors(1, 8, 2), 5, where=invalid)
 
 
 @every_store
-def test_store_add_invalid_metadata_raises(make, name):
-    store = able(make(name, n=60), "filter")
-    good = vectors(2, 4, 34)
-    for about, word in (
+def test_store_add_invalid_metadata_raises(open_store, name):
+    store = require_ability(open_store(name, n=60), "filter")
+    valid = make_vectors(2, 4, 34)
+    for metadata, word in (
         ([{"a": 1}], "got 1 for 2 ids"),
         ([{"a": 1}, {"a": [1]}], "'a' is"),
         ([{"a": 1}, {"a": None}], "'a' is"),
         ([{"a": 1}, {"a": float("nan")}], "'a' is nan"),
     ):
         with pytest.raises(BadInput, match=word):
-            store.add(["a", "b"], good, about)
+            store.add(["a", "b"], valid, metadata)
     assert len(store) == 0
 
 
 @pytest.mark.parametrize("metric", ["cosine", "ip"])
 @every_store
-def test_store_save_is_read_by_another_process(request, make, name, metric, tmp_path):
-    base = vectors(300, 8, 35)
-    names = [*ids_of(298), "an odd one: 'ü'\n\t 🙂", ""]
-    told = opening(request, name, metric, tmp_path / "kept", n=300)
-    store = able(told.open(), "save")
+def test_store_save_is_read_by_another_process(request, open_store, name, metric, tmp_path):
+    base = make_vectors(300, 8, 35)
+    names = [*make_ids(298), "an odd one: 'ü'\n\t 🙂", ""]
+    spec = make_spec(request, name, metric, tmp_path / "kept", n=300)
+    store = require_ability(spec.open(), "save")
     store.add(names[:200], base[:200])
     store.add(names[200:], base[200:], [{"part": 1}] * 100)
     store.build()
@@ -422,20 +436,20 @@ def test_store_save_is_read_by_another_process(request, make, name, metric, tmp_
     store.save()
     size = len(store)
     store.close()
-    asked = json.dumps({**vars(told), "queries": base[:20].tolist(), "k": 10})
-    (tmp_path / "lone.py").write_text(LONE)
-    done = forked(["lone.py", asked], tmp_path)
-    assert done.returncode == 0, done.stderr
-    there, again, same = json.loads(done.stdout)
-    assert there == size
-    assert again == ids.tolist()
-    np.testing.assert_allclose(same, distances, rtol=1e-4, atol=1e-5)
+    arguments = json.dumps({**vars(spec), "queries": base[:20].tolist(), "k": 10})
+    (tmp_path / "search_saved.py").write_text(SEARCH_SAVED_STORE)
+    process = run_python(["search_saved.py", arguments], tmp_path)
+    assert process.returncode == 0, process.stderr
+    saved_size, saved_ids, saved_distances = json.loads(process.stdout)
+    assert saved_size == size
+    assert saved_ids == ids.tolist()
+    np.testing.assert_allclose(saved_distances, distances, rtol=1e-4, atol=1e-5)
     if metric == "ip":
         return
-    for other in set(CASES[name].metrics) - {metric}:
+    for other_metric in set(CASES[name].metrics) - {metric}:
         with pytest.raises(BadInput, match="metric"):
-            opening(request, name, other, tmp_path / "kept", n=300).open()
-    store = make(name, metric=metric, path=tmp_path / "kept", n=300)
+            make_spec(request, name, other_metric, tmp_path / "kept", n=300).open()
+    store = open_store(name, metric=metric, path=tmp_path / "kept", n=300)
     if "filter" in store.abilities:
         assert set(store.search(base[:1], 10, where={"part": 1})[0][0]) <= set(names[200:])
     if "insert" in store.abilities:
@@ -443,98 +457,102 @@ def test_store_save_is_read_by_another_process(request, make, name, metric, tmp_
         assert "new" in store.search(base[:1], 3)[0]
         store.save()
         store.close()
-        assert len(make(name, metric=metric, path=tmp_path / "kept", n=300)) == size + 1
+        assert len(open_store(name, metric=metric, path=tmp_path / "kept", n=300)) == size + 1
 
 
 @every_store
 def test_store_reopen_keeps_automatic_options(request, name, tmp_path):
-    told = opening(request, name, CASES[name].metrics[0], tmp_path / "kept", n=300)
-    sizes = read_parameters(plugins.load_plugin("stores", told.store)).options
-    own = {option: value for option, value in told.options.items() if sizes[option].default is not None}
-    own |= {option: told.options[option] for option in CASES[name].fixtures}
-    told = StoreSpec(told.store, own, told.metric, told.path)
-    base = vectors(300, 16, 43)
-    store = able(told.open(), "save")
-    store.add(ids_of(300), base)
+    spec = make_spec(request, name, CASES[name].metrics[0], tmp_path / "kept", n=300)
+    parameters = read_parameters(plugins.load_plugin("stores", spec.store)).options
+    chosen = {option: value for option, value in spec.options.items() if parameters[option].default is not None}
+    chosen |= {option: spec.options[option] for option in CASES[name].fixtures}
+    spec = StoreSpec(spec.store, chosen, spec.metric, spec.path)
+    base = make_vectors(300, 16, 43)
+    store = require_ability(spec.open(), "save")
+    store.add(make_ids(300), base)
     store.save()
     ids, _ = store.search(base[:5], 10)
-    left = {option for option, one in sizes.items() if one.default is None and option in store.describe()}
-    built = {key: value for key, value in store.describe().items() if key in left}
+    automatic = {
+        option for option, parameter in parameters.items() if parameter.default is None and option in store.describe()
+    }
+    automatic_values = {key: value for key, value in store.describe().items() if key in automatic}
     store.close()
-    again = told.open()
-    assert again.describe().items() >= built.items()
-    assert again.search(base[:5], 10)[0].tolist() == ids.tolist()
-    again.save()
-    again.close()
-    if not left:
+    reopened = spec.open()
+    assert reopened.describe().items() >= automatic_values.items()
+    assert reopened.search(base[:5], 10)[0].tolist() == ids.tolist()
+    reopened.save()
+    reopened.close()
+    if not automatic:
         return  # reading with equal options in another process is tested above
-    asked = json.dumps({**vars(told), "queries": base[:5].tolist(), "k": 10})
-    (tmp_path / "lone.py").write_text(LONE)
-    done = forked(["lone.py", asked], tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)[:2] == [300, ids.tolist()]
+    arguments = json.dumps({**vars(spec), "queries": base[:5].tolist(), "k": 10})
+    (tmp_path / "search_saved.py").write_text(SEARCH_SAVED_STORE)
+    process = run_python(["search_saved.py", arguments], tmp_path)
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout)[:2] == [300, ids.tolist()]
 
 
 @pytest.mark.parametrize("name", list({case.store: name for name, case in CASES.items()}.values()))
 @pytest.mark.engine
-def test_store_loads_no_library_after_open(request, make, name):
-    told = opening(request, name, CASES[name].metrics[0], n=300)
-    abilities = make(name, metric=told.metric, n=300).abilities
-    asked = json.dumps({**vars(told), "filter": "filter" in abilities})
-    done = subprocess.run([sys.executable, "-c", LOADED, asked], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == []
+def test_store_loads_no_library_after_open(request, open_store, name):
+    spec = make_spec(request, name, CASES[name].metrics[0], n=300)
+    abilities = open_store(name, metric=spec.metric, n=300).abilities
+    arguments = json.dumps({**vars(spec), "filter": "filter" in abilities})
+    process = subprocess.run(
+        [sys.executable, "-c", LIST_LATE_IMPORTS, arguments], capture_output=True, text=True, check=False
+    )
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout) == []
 
 
 @pytest.mark.engine
 def test_lancedb_takes_several_batches_on_one_thread(tmp_path):
     pytest.importorskip("lancedb")
     # With too few threads it deadlocks instead of failing, which the timeout detects.
-    done = subprocess.run(
-        [sys.executable, "-c", BATCHES, str(tmp_path)],
+    process = subprocess.run(
+        [sys.executable, "-c", ADD_TWO_BATCHES, str(tmp_path)],
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
         env={**os.environ, **thread_limits(1)},
     )
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == [9000, ["d0", "d8999"]]
+    assert process.returncode == 0, process.stderr
+    assert json.loads(process.stdout) == [9000, ["d0", "d8999"]]
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.poor])
-def test_store_tune_changes_recall_without_rebuild(make, name):
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.low_recall_options])
+def test_store_tune_changes_recall_without_rebuild(open_store, name):
     case = CASES[name]
-    base, queries = vectors(2000, 32, 3), vectors(50, 32, 4)
+    base, queries = make_vectors(2000, 32, 3), make_vectors(50, 32, 4)
     metric = case.metrics[-1]
-    all_distances = truth(base, queries, metric)
-    store = make(name, metric=metric)
-    store.add(ids_of(2000), base)
+    all_distances = brute_force_distances(base, queries, metric)
+    store = open_store(name, metric=metric)
+    store.add(make_ids(2000), base)
     store.build()
-    generous = {option: case.options[option] for option in case.poor}
-    before = store.search(queries, 10)[0]
-    store.tune(case.poor)
-    little = recall(store.search(queries, 10)[0], all_distances)
-    assert store.describe().items() >= case.poor.items()
-    store.tune(generous)
-    after = store.search(queries, 10)[0]
-    assert little < recall(after, all_distances)
-    assert after.tolist() == before.tolist()
+    high_recall_options = {option: case.options[option] for option in case.low_recall_options}
+    before_ids = store.search(queries, 10)[0]
+    store.tune(case.low_recall_options)
+    low_recall = compute_recall(store.search(queries, 10)[0], all_distances)
+    assert store.describe().items() >= case.low_recall_options.items()
+    store.tune(high_recall_options)
+    after_ids = store.search(queries, 10)[0]
+    assert low_recall < compute_recall(after_ids, all_distances)
+    assert after_ids.tolist() == before_ids.tolist()
     store.tune({})
     with pytest.raises(BadInput):
-        store.tune({next(iter(case.poor)): 0})
+        store.tune({next(iter(case.low_recall_options)): 0})
     with pytest.raises(BadInput, match="'nothing_of_this_name' is not a search option of this store"):
         store.tune({"nothing_of_this_name": 3})
 
 
 @every_store
-def test_store_missing_abilities_raise(make, name, tmp_path):
-    store = make(name, path=tmp_path / "kept", n=60)
-    base = vectors(20, 4, 36)
+def test_store_missing_abilities_raise(open_store, name, tmp_path):
+    store = open_store(name, path=tmp_path / "kept", n=60)
+    base = make_vectors(20, 4, 36)
     assert isinstance(store, Store)
     assert isinstance(store, FullStore)
     assert store.abilities <= set(STORE_CAPABILITIES)
-    store.add(ids_of(20), base)
+    store.add(make_ids(20), base)
     store.build()
     for ability, attempt in {
         "insert": lambda: store.add(["new"], base[:1]),
@@ -547,7 +565,7 @@ def test_store_missing_abilities_raise(make, name, tmp_path):
             with pytest.raises(BadInput, match=r"cannot .*: "):
                 attempt()
     assert len(store) == 20
-    assert sorted(store.search(base[:1], 20)[0][0]) == sorted(ids_of(20))
+    assert sorted(store.search(base[:1], 20)[0][0]) == sorted(make_ids(20))
 
 
 @every_store
@@ -558,90 +576,98 @@ def test_store_search_options_are_store_options(name):
     store_type = load_store_type(case.store)
     assert {"metric", "path"} | store_type.search_options <= set(store_type.options)
     parameters = inspect.signature(store_type.factory).parameters.values()
-    assert all(one.kind is one.KEYWORD_ONLY for one in parameters)
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters)
 
 
 @every_store
-def test_store_invalid_input_raises_and_keeps_content(make, name):
-    store = make(name, n=60)
-    good = vectors(3, 4, 8)
-    store.add(["a", "b", "c"], good)
-    with_nan, with_zero = good.copy(), good.copy()
+def test_store_invalid_input_raises_and_keeps_content(open_store, name):
+    store = open_store(name, n=60)
+    valid = make_vectors(3, 4, 8)
+    store.add(["a", "b", "c"], valid)
+    with_nan, with_zero = valid.copy(), valid.copy()
     with_nan[1, 2], with_zero[2] = np.nan, 0
-    for ids, wrong, word in (
-        (["d", "a", "e"], good, "duplicate id 'a'"),
-        (["d", "d", "e"], good, "duplicate id 'd'"),
-        (["d", "e", "f"], vectors(3, 5, 9), "5 dimensions"),
-        (["d", "e"], good, "got 2 ids and 3 vectors"),
-        (["d", 7, "f"], good, "must be a text"),
+    for ids, invalid, word in (
+        (["d", "a", "e"], valid, "duplicate id 'a'"),
+        (["d", "d", "e"], valid, "duplicate id 'd'"),
+        (["d", "e", "f"], make_vectors(3, 5, 9), "5 dimensions"),
+        (["d", "e"], valid, "got 2 ids and 3 vectors"),
+        (["d", 7, "f"], valid, "must be a text"),
         (["d", "e", "f"], with_nan, "'e' has a NaN"),
         (["d", "e", "f"], with_zero, "'f' is all zeros"),
-        (["d"], good[0], "shape"),
+        (["d"], valid[0], "shape"),
         (["d"], [["x", "y", "z", "w"]], "numbers"),
     ):
         with pytest.raises(BadInput, match=word):
-            store.add(ids, wrong)
+            store.add(ids, invalid)
     for query, k, word in (
-        (good[:, :2], 3, "2 dimensions"),
+        (valid[:, :2], 3, "2 dimensions"),
         (with_nan, 3, "query vector 1 has a NaN"),
         (with_zero, 3, "query vector 2 is all zeros"),
         (with_nan[1:2], 3, "query vector 0 has a NaN"),
         (with_zero[2:3], 3, "query vector 0 is all zeros"),
         (np.full((1, 4), np.inf, np.float32), 3, "query vector 0 has a NaN or an infinity"),
-        (good, 0, "k must be at least 1, got 0"),
-        (good, 2.5, "whole number"),
-        (good, True, "whole number"),
+        (valid, 0, "k must be at least 1, got 0"),
+        (valid, 2.5, "whole number"),
+        (valid, True, "whole number"),
     ):
         with pytest.raises(BadInput, match=word):
             store.search(query, k)
     assert len(store) == 3
-    assert sorted(store.search(good[:1], 3)[0][0]) == ["a", "b", "c"]
+    assert sorted(store.search(valid[:1], 3)[0][0]) == ["a", "b", "c"]
 
 
 @every_store
-def test_store_accepts_any_text_as_id(make, name):
-    odd = ["a'b\"; DROP TABLE x; --", "", "%s %(k)s", "naïve 文档 🙂", "tab\tline\n\\backslash", "{braces}", "NULL"]
-    store = make(name, metric=CASES[name].metrics[0], n=60)
+def test_store_accepts_any_text_as_id(open_store, name):
+    unusual_ids = [
+        "a'b\"; DROP TABLE x; --",
+        "",
+        "%s %(k)s",
+        "naïve 文档 🙂",
+        "tab\tline\n\\backslash",
+        "{braces}",
+        "NULL",
+    ]
+    store = open_store(name, metric=CASES[name].metrics[0], n=60)
     base = np.eye(7, dtype=np.float32)
-    store.add(odd, base)
-    assert store.search(base, 1)[0][:, 0].tolist() == odd
+    store.add(unusual_ids, base)
+    assert store.search(base, 1)[0][:, 0].tolist() == unusual_ids
 
 
 @every_store
-def test_store_describe_reports_size_and_search_is_timed_stage(make, name):
+def test_store_describe_reports_size_and_search_is_timed_stage(open_store, name):
     metric = CASES[name].metrics[-1]
-    store = make(name, metric=metric, n=60)
-    store.add(ids_of(60), vectors(60, 4, 11))
-    with StageTimer() as watch:
-        store.search(vectors(1, 4, 12), 5)
-    assert list(watch.nanoseconds) == ["retrieve"]
-    about = store.describe()
-    assert about["metric"] == metric
-    assert about["size"] == 60
-    assert about["dimension"] == 4
-    assert about["store"] == CASES[name].store
-    assert about["version"]
-    json.dumps(about, allow_nan=False)
+    store = open_store(name, metric=metric, n=60)
+    store.add(make_ids(60), make_vectors(60, 4, 11))
+    with StageTimer() as timer:
+        store.search(make_vectors(1, 4, 12), 5)
+    assert list(timer.nanoseconds) == ["retrieve"]
+    description = store.describe()
+    assert description["metric"] == metric
+    assert description["size"] == 60
+    assert description["dimension"] == 4
+    assert description["store"] == CASES[name].store
+    assert description["version"]
+    json.dumps(description, allow_nan=False)
 
 
 @every_store
-def test_store_add_copies_vectors(make, name):
-    base = vectors(50, 4, 13)
-    store = make(name, metric=CASES[name].metrics[0], n=60)
+def test_store_add_copies_vectors(open_store, name):
+    base = make_vectors(50, 4, 13)
+    store = open_store(name, metric=CASES[name].metrics[0], n=60)
     given = base.copy()
-    store.add(ids_of(50), given)
+    store.add(make_ids(50), given)
     given[:] = 0
     ids, distances = store.search(base[:5], 50)
-    assert set(ids[:, 0]) <= set(ids_of(50))
-    claimed = truth(base, base[:5], CASES[name].metrics[0])
-    there = [[claimed[row, int(one[1:])] for one in line] for row, line in enumerate(ids)]
-    np.testing.assert_allclose(distances, there, rtol=CASES[name].rtol, atol=CASES[name].atol)
+    assert set(ids[:, 0]) <= set(make_ids(50))
+    true_distances = brute_force_distances(base, base[:5], CASES[name].metrics[0])
+    expected = [[true_distances[row, int(document_id[1:])] for document_id in line] for row, line in enumerate(ids)]
+    np.testing.assert_allclose(distances, expected, rtol=CASES[name].rtol, atol=CASES[name].atol)
 
 
 @every_store
-def test_store_close_twice_is_allowed(make, name):
-    store = make(name, n=60)
-    store.add(ids_of(20), vectors(20, 4, 37))
+def test_store_close_twice_is_allowed(open_store, name):
+    store = open_store(name, n=60)
+    store.add(make_ids(20), make_vectors(20, 4, 37))
     store.close()
     store.close()
 
@@ -652,34 +678,34 @@ def test_exact_store_ties_keep_insertion_order(monkeypatch):
     monkeypatch.setattr(nearest_neighbours, "MIN_QUERIES_FOR_BLOCKS", 2)
     monkeypatch.setattr(nearest_neighbours, "SCORES_PER_BLOCK", 21)
     monkeypatch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 3)
-    row = vectors(1, 33, 14)
-    base = np.concatenate([np.repeat(row, 20, axis=0), vectors(15, 33, 15), np.repeat(row, 20, axis=0)])
+    row = make_vectors(1, 33, 14)
+    base = np.concatenate([np.repeat(row, 20, axis=0), make_vectors(15, 33, 15), np.repeat(row, 20, axis=0)])
     for metric in METRICS:
         store = ExactStore(metric=metric)
-        store.add(ids_of(len(base)), base)
-        same = [i for i in range(len(base)) if (base[i] == row[0]).all()]
+        store.add(make_ids(len(base)), base)
+        equal_rows = [i for i in range(len(base)) if (base[i] == row[0]).all()]
         ids, distances = store.search(np.repeat(row, 8, axis=0), 30)
         for line in ids.tolist():
-            assert line == [f"d{i}" for i in same[:30]]
+            assert line == [f"d{i}" for i in equal_rows[:30]]
         if metric != "ip":
             assert distances.max() <= 1e-7
-        assert store.search(row * 2, 50)[0].tolist()[0][:40] == [f"d{i}" for i in same]
+        assert store.search(row * 2, 50)[0].tolist()[0][:40] == [f"d{i}" for i in equal_rows]
 
 
 def test_exact_store_search_is_independent_of_block_size(monkeypatch):
     from ragauge.stores import nearest_neighbours
 
-    base, queries = vectors(400, 24, 16), vectors(30, 24, 17)
+    base, queries = make_vectors(400, 24, 16), make_vectors(30, 24, 17)
     for metric in METRICS:
         store = ExactStore(metric=metric)
-        store.add(ids_of(400), base)
+        store.add(make_ids(400), base)
         ids, distances = store.search(queries, 25)
         with monkeypatch.context() as patch:
             patch.setattr(nearest_neighbours, "SCORES_PER_BLOCK", 44)
             patch.setattr(nearest_neighbours, "QUERIES_PER_BLOCK", 4)
-            again, same = store.search(queries, 25)
-        assert ids.tolist() == again.tolist()
-        assert distances.tolist() == same.tolist()
+            block_ids, block_distances = store.search(queries, 25)
+        assert ids.tolist() == block_ids.tolist()
+        assert distances.tolist() == block_distances.tolist()
 
 
 @pytest.mark.parametrize("store", list(dict.fromkeys(case.store for case in CASES.values() if case.library)))
@@ -698,13 +724,13 @@ def test_store_missing_library_raises_with_install_hint(monkeypatch, store):
 def test_store_save_needs_folder_and_reopen_checks_options(store, tmp_path):
     case = next(case for case in CASES.values() if case.store == store)
     pytest.importorskip(case.library)
-    made = StoreSpec(store, {}, "l2").open()
-    made.add(ids_of(50), vectors(50, 4, 38))
+    unsaved = StoreSpec(store, {}, "l2").open()
+    unsaved.add(make_ids(50), make_vectors(50, 4, 38))
     with pytest.raises(BadInput, match="no folder to be saved in"):
-        made.save()
-    kept = StoreSpec(store, {}, "l2", str(tmp_path)).open()
-    kept.add(ids_of(50), vectors(50, 4, 38))
-    kept.save()
+        unsaved.save()
+    saved = StoreSpec(store, {}, "l2", str(tmp_path)).open()
+    saved.add(make_ids(50), make_vectors(50, 4, 38))
+    saved.save()
     option, value = {"faiss": ("kind", "hnsw"), "annoy": ("n_trees", 3), "scann": ("num_leaves", 3)}.get(
         store, ("m", 7)
     )
@@ -717,32 +743,32 @@ def test_store_save_needs_folder_and_reopen_checks_options(store, tmp_path):
 
 def test_usearch_view_is_read_only(tmp_path):
     pytest.importorskip("usearch")
-    base = vectors(100, 8, 39)
+    base = make_vectors(100, 8, 39)
     store = StoreSpec("usearch", {}, "l2", str(tmp_path)).open()
-    store.add(ids_of(100), base)
+    store.add(make_ids(100), base)
     store.save()
-    seen = StoreSpec("usearch", {"view": True}, "l2", str(tmp_path)).open()
-    assert seen.search(base[:9], 3)[0].tolist() == store.search(base[:9], 3)[0].tolist()
-    assert seen.abilities == {"save", "share"}
+    view = StoreSpec("usearch", {"view": True}, "l2", str(tmp_path)).open()
+    assert view.search(base[:9], 3)[0].tolist() == store.search(base[:9], 3)[0].tolist()
+    assert view.abilities == {"save", "share"}
     for change in (
-        lambda: seen.add(["x"], base[:1]),
-        lambda: seen.update(["d1"], base[:1]),
-        lambda: seen.delete(["d1"]),
+        lambda: view.add(["x"], base[:1]),
+        lambda: view.update(["d1"], base[:1]),
+        lambda: view.delete(["d1"]),
     ):
         with pytest.raises(BadInput, match="read-only view"):
             change()
-    seen.close()
+    view.close()
 
 
 def test_voyager_8_bit_values_out_of_range_raise():
     pytest.importorskip("voyager")
-    for dtype, most in (("float8", 1), ("e4m3", 448)):
+    for dtype, maximum in (("float8", 1), ("e4m3", 448)):
         store = StoreSpec("voyager", {"dtype": dtype}, "l2").open()
-        store.add(["a"], np.full((1, 4), most, np.float32))
+        store.add(["a"], np.full((1, 4), maximum, np.float32))
         for attempt in (
-            lambda store=store, most=most: store.add(["b"], np.full((1, 4), 1.5 * most, np.float32)),
-            lambda store=store, most=most: store.search(np.full((1, 4), -1.5 * most, np.float32), 1),
-            lambda store=store, most=most: store.update(["a"], np.full((1, 4), 2 * most, np.float32)),
+            lambda store=store, maximum=maximum: store.add(["b"], np.full((1, 4), 1.5 * maximum, np.float32)),
+            lambda store=store, maximum=maximum: store.search(np.full((1, 4), -1.5 * maximum, np.float32), 1),
+            lambda store=store, maximum=maximum: store.update(["a"], np.full((1, 4), 2 * maximum, np.float32)),
         ):
             with pytest.raises(BadInput, match=f"{dtype} holds numbers from"):
                 attempt()
@@ -751,27 +777,29 @@ def test_voyager_8_bit_values_out_of_range_raise():
 
 def test_faiss_refine_returns_exact_distances():
     pytest.importorskip("faiss")
-    base, queries = vectors(1000, 16, 40), vectors(20, 16, 41)
-    true = truth(base, queries, "l2")
-    gaps = {}
+    base, queries = make_vectors(1000, 16, 40), make_vectors(20, 16, 41)
+    true_distances = brute_force_distances(base, queries, "l2")
+    errors = {}
     for refine in (False, True):
         store = StoreSpec("faiss", {"kind": "sq", "bits": 4, "refine": refine}, "l2").open()
-        store.add(ids_of(1000), base)
+        store.add(make_ids(1000), base)
         ids, distances = store.search(queries, 10)
-        claimed = np.array([[true[row, int(one[1:])] for one in line] for row, line in enumerate(ids)])
-        gaps[refine] = float(np.abs(distances - claimed).max())
-    assert gaps[True] < 1e-4
-    assert gaps[False] > 0.01
+        expected = np.array(
+            [[true_distances[row, int(document_id[1:])] for document_id in line] for row, line in enumerate(ids)]
+        )
+        errors[refine] = float(np.abs(distances - expected).max())
+    assert errors[True] < 1e-4
+    assert errors[False] > 0.01
 
 
-def test_faiss_invalid_options_raise(make):
+def test_faiss_invalid_options_raise(open_store):
     with pytest.raises(UnknownName, match="did you mean `cosine`"):
         ExactStore(metric="cosin")
     with pytest.raises(BadInput, match="kind must be one of flat, sq, hnsw, ivf, ivfpq, got `flt`"):
-        _faiss(kind="flt")
+        open_faiss(kind="flt")
     with pytest.raises(UnknownName):
-        _faiss(kind="hnsw", metric="manhattan")
-    for wrong in (
+        open_faiss(kind="hnsw", metric="manhattan")
+    for options in (
         {"m": 0},
         {"ef_search": 0},
         {"nprobe": 1.5},
@@ -783,40 +811,40 @@ def test_faiss_invalid_options_raise(make):
         {"kind": "sq", "rerank": 3},
     ):
         with pytest.raises(BadInput):
-            _faiss(**wrong)
-    store = _faiss(kind="ivf", nlist=50)
-    store.add(ids_of(10), vectors(10, 4, 18))
+            open_faiss(**options)
+    store = open_faiss(kind="ivf", nlist=50)
+    store.add(make_ids(10), make_vectors(10, 4, 18))
     with pytest.raises(BadInput, match="more than the 10 training vectors"):
-        store.search(vectors(1, 4, 19), 1)
-    store = _faiss(kind="ivfpq", nlist=1, pq_m=3)
+        store.search(make_vectors(1, 4, 19), 1)
+    store = open_faiss(kind="ivfpq", nlist=1, pq_m=3)
     with pytest.raises(BadInput, match="does not divide the 4 dimensions"):
-        store.add(ids_of(10), vectors(10, 4, 18))
+        store.add(make_ids(10), make_vectors(10, 4, 18))
     assert len(store) == 0
-    store = _faiss(kind="ivfpq", nlist=1)
-    store.add(ids_of(10), vectors(10, 4, 18))
+    store = open_faiss(kind="ivfpq", nlist=1)
+    store.add(make_ids(10), make_vectors(10, 4, 18))
     with pytest.raises(BadInput, match="at least 256 training vectors, got 10"):
-        store.search(vectors(1, 4, 19), 1)
+        store.search(make_vectors(1, 4, 19), 1)
     with pytest.raises(BadInput, match="faiss flat has no nprobe"):
-        _faiss(kind="flat").tune({"nprobe": 3})
+        open_faiss(kind="flat").tune({"nprobe": 3})
 
 
-def _faiss(*, metric="cosine", **options):
+def open_faiss(*, metric="cosine", **options):
     pytest.importorskip("faiss")
     return StoreSpec("faiss", options, metric).open()
 
 
 def test_store_invalid_options_raise():
-    for store, wrong in (
+    for store, options in (
         ("usearch", {"dtype": "f12"}),
         ("voyager", {"dtype": "f32"}),
         ("scann", {"kind": "leaf"}),
     ):
         pytest.importorskip(store)
         with pytest.raises(BadInput, match="must be one of"):
-            StoreSpec(store, wrong).open()
+            StoreSpec(store, options).open()
     with pytest.raises(UnknownName, match="unknown metric `manhattan`"):
         StoreSpec("null", metric="manhattan").open()
-    for store, wrong in (
+    for store, options in (
         ("usearch", {"m": 1}),
         ("usearch", {"dtype": "i8", "metric": "l2"}),
         ("hnswlib", {"ef_construction": 0}),
@@ -829,30 +857,30 @@ def test_store_invalid_options_raise():
     ):
         pytest.importorskip(store)
         with pytest.raises(BadInput):
-            StoreSpec(store, wrong).open()
+            StoreSpec(store, options).open()
 
 
-def test_pgvector_invalid_options_raise(make):
+def test_pgvector_invalid_options_raise(open_store):
     pytest.importorskip("psycopg")
-    for wrong in ({"m": 101}, {"ef_search": 1001}, {"m": 40, "ef_construction": 64}, {"lists": 0}, {"probes": -1}):
+    for options in ({"m": 101}, {"ef_search": 1001}, {"m": 40, "ef_construction": 64}, {"lists": 0}, {"probes": -1}):
         with pytest.raises(BadInput):
-            make("pgvector-hnsw", **wrong)
-    for wrong in ("btree", "HNSW; DROP TABLE x"):
+            open_store("pgvector-hnsw", **options)
+    for index in ("btree", "HNSW; DROP TABLE x"):
         with pytest.raises(BadInput, match="must be one of"):
-            make("pgvector-hnsw", index=wrong)
-    store = make("pgvector-hnsw")
+            open_store("pgvector-hnsw", index=index)
+    store = open_store("pgvector-hnsw")
     with pytest.raises(BadInput, match=r"up to 2000 dimensions, got 2001[\s\S]*half=True"):
-        store.add(["a"], vectors(1, 2001, 20))
+        store.add(["a"], make_vectors(1, 2001, 20))
 
 
-def test_pgvector_filter_returns_matches_and_close_drops_table(make, dsn):
+def test_pgvector_filter_returns_matches_and_close_drops_table(open_store, dsn):
     import psycopg
 
-    base = vectors(1500, 16, 21)
-    about = [{"part": i % 100} for i in range(1500)]
+    base = make_vectors(1500, 16, 21)
+    metadata = [{"part": i % 100} for i in range(1500)]
     for kind in ("none", "hnsw", "half", "ivfflat"):
-        store = make(f"pgvector-{kind}", ef_search=20)
-        store.add(ids_of(1500), base, about)
+        store = open_store(f"pgvector-{kind}", ef_search=20)
+        store.add(make_ids(1500), base, metadata)
         ids, distances = store.search(base[:10], 10, where={"part": 3})
         assert all(int(name[1:]) % 100 == 3 for name in ids.ravel())
         assert (np.diff(distances, axis=1) >= 0).all()
@@ -870,10 +898,10 @@ def test_pgvector_filter_returns_matches_and_close_drops_table(make, dsn):
 
 
 @pytest.mark.engine
-def test_pgvector_hnsw_k_above_ef_search_returns_enough_hits(make):
-    base = vectors(1500, 8, 22)
-    store = make("pgvector-hnsw", ef_search=10)
-    store.add(ids_of(1500), base)
+def test_pgvector_hnsw_k_above_ef_search_returns_enough_hits(open_store):
+    base = make_vectors(1500, 8, 22)
+    store = open_store("pgvector-hnsw", ef_search=10)
+    store.add(make_ids(1500), base)
     for k in (50, 1000, 1400):
         ids, _ = store.search(base[:1], k)
         assert sum(name is not None for name in ids[0]) >= 0.95 * k

@@ -16,7 +16,7 @@ from ragauge.stores.store_types import complete_store, load_store_type
 from ragauge.stores.vector_store import VectorStore
 
 
-class Small:
+class MinimalStore:
     """Store with the required methods only."""
 
     def add(self, ids, vectors):
@@ -26,7 +26,7 @@ class Small:
         return [["a"]], [[0.0]]
 
 
-class Large(Small):
+class ExtendedStore(MinimalStore):
     abilities = ("update", "save")
     describe = "not a method"
 
@@ -58,7 +58,7 @@ def test_complete_store_returns_builtin_store_unchanged():
 
 
 def test_complete_store_minimal_store_gets_defaults():
-    store = complete_store(Small())
+    store = complete_store(MinimalStore())
     assert isinstance(store, FullStore)
     assert (store.build(), store.describe(), store.disk_bytes(), store.pids()) == (None, {}, None, [])
     assert (store.abilities, store.index_used([1.0], 3), store.index_used([1.0], 3, {"a": 1})) == (set(), None, None)
@@ -71,32 +71,32 @@ def test_complete_store_minimal_store_gets_defaults():
 
 
 def test_complete_store_calls_user_methods_directly():
-    mine = Large()
-    store = complete_store(mine)
+    user_store = ExtendedStore()
+    store = complete_store(user_store)
     for name in ("add", "search", "build", "update"):
         assert inspect.ismethod(getattr(store, name))
-        assert getattr(store, name).__self__ is mine
+        assert getattr(store, name).__self__ is user_store
     store.tune({"width": 3})
     store.update(["b"], [[1.0]])
-    assert (mine.width, mine.updated, store.pids(), store.describe()) == (3, ["b"], [7], {})
+    assert (user_store.width, user_store.updated, store.pids(), store.describe()) == (3, ["b"], [7], {})
     assert (store.index_used([1.0], 3), store.index_used([1.0], 3, {"a": 1})) == (True, False)
     assert store.abilities == {"update", "save"}
 
 
 def test_complete_store_index_used_without_filter_support_is_none():
-    class Plain(Small):
+    class StoreWithoutFilter(MinimalStore):
         def index_used(self, vector, k):
             return True
 
-    store = complete_store(Plain())
+    store = complete_store(StoreWithoutFilter())
     assert (store.index_used([1.0], 3), store.index_used([1.0], 3, {"a": 1})) == (True, None)
 
 
 def test_complete_store_unknown_ability_raises():
-    mine = Small()
-    mine.abilities = {"deletes"}
+    user_store = MinimalStore()
+    user_store.abilities = {"deletes"}
     with pytest.raises(UnknownName, match="unknown capability `deletes` of a store"):
-        _ = complete_store(mine).abilities
+        _ = complete_store(user_store).abilities
 
 
 def test_load_store_type_reports_options_and_outside_data(monkeypatch, tmp_path):
@@ -104,8 +104,8 @@ def test_load_store_type_reports_options_and_outside_data(monkeypatch, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     large, small, null = (
-        load_store_type("stores_here:Large"),
-        load_store_type("stores_here:Small"),
+        load_store_type("stores_here:ExtendedStore"),
+        load_store_type("stores_here:MinimalStore"),
         load_store_type("null"),
     )
     assert (large.options, large.search_options) == (None, {"width"})
@@ -115,9 +115,9 @@ def test_load_store_type_reports_options_and_outside_data(monkeypatch, tmp_path)
     assert (null.factory, null.has_server, null.has_outside_data) == (NullStore, False, False)
     assert large.open({"m": 3}, {"metric": "l2"})._store.options == {"metric": "l2", "m": 3}
     small.open({}, {"metric": "l2", "path": "x"})
-    with pytest.raises(BadInput, match="the store null has no option 'm'") as wrong:
+    with pytest.raises(BadInput, match="the store null has no option 'm'") as caught:
         null.open({"m": 3}, {})
-    assert "it has metric, path, work_ms, stall_ms, every" in str(wrong.value)
+    assert "it has metric, path, work_ms, stall_ms, every" in str(caught.value)
     with pytest.raises(BadInput, match="stores_here:sys has no add"):
         load_store_type("stores_here:sys")
 

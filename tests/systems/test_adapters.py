@@ -28,11 +28,11 @@ from servers import serving
 Row = namedtuple("Row", ["id", "text"])
 
 
-def places(found) -> list[tuple[str, float]]:
-    return [(hit.id, hit.score) for hit in to_hits(found)]
+def id_scores(result) -> list[tuple[str, float]]:
+    return [(hit.id, hit.score) for hit in to_hits(result)]
 
 
-def one_sentence(error: pytest.ExceptionInfo) -> str:
+def check_one_line(error: pytest.ExceptionInfo) -> str:
     assert "\n" not in error.value.message
     return error.value.message
 
@@ -41,7 +41,7 @@ def one_sentence(error: pytest.ExceptionInfo) -> str:
 
 
 @pytest.mark.parametrize(
-    "found",
+    "result",
     [
         ["a", "b"],
         ("a", "b"),
@@ -54,14 +54,14 @@ def one_sentence(error: pytest.ExceptionInfo) -> str:
         {"documents": ["a", "b"]},
         {"hits": [{"id": "a"}, {"id": "b"}], "took": 3},
     ],
-    ids=lambda found: str(found).partition(" object at ")[0][:40],
+    ids=lambda result: str(result).partition(" object at ")[0][:40],
 )
-def test_to_hits_without_scores_uses_reciprocal_ranks(found):
-    assert places(found) == [("a", 1.0), ("b", 0.5)]
+def test_to_hits_without_scores_uses_reciprocal_ranks(result):
+    assert id_scores(result) == [("a", 1.0), ("b", 0.5)]
 
 
 @pytest.mark.parametrize(
-    "found",
+    "result",
     [
         [("a", 0.9), ("b", 0.25)],
         [["a", 0.9], ["b", 0.25]],
@@ -76,42 +76,46 @@ def test_to_hits_without_scores_uses_reciprocal_ranks(found):
         [Hit("a", 0.9), ("b", 0.25)],
         [("a", np.float64(0.9)), ("b", np.float64(0.25))],
     ],
-    ids=lambda found: str(found).partition(" object at ")[0][:40],
+    ids=lambda result: str(result).partition(" object at ")[0][:40],
 )
-def test_to_hits_descending_scores_are_kept(found):
-    assert places(found) == [("a", 0.9), ("b", 0.25)]
+def test_to_hits_descending_scores_are_kept(result):
+    assert id_scores(result) == [("a", 0.9), ("b", 0.25)]
 
 
 def test_to_hits_numbers_and_uuids_become_string_ids():
-    assert places([7, 3]) == places(np.array([7, 3])) == [("7", 1.0), ("3", 0.5)]
-    assert places([(7, 0.5)]) == places([(0.5, 7)]) == [("7", 0.5)]
-    assert places([(np.int64(7), np.float32(0.5))]) == places([(np.float32(0.5), np.int64(7))]) == [("7", 0.5)]
-    assert places([(7, 3)]) == [("7", 3.0)], "of two whole numbers the first is the id"
-    assert places([(3, "a")]) == [("a", 3.0)]
+    assert id_scores([7, 3]) == id_scores(np.array([7, 3])) == [("7", 1.0), ("3", 0.5)]
+    assert id_scores([(7, 0.5)]) == id_scores([(0.5, 7)]) == [("7", 0.5)]
+    assert id_scores([(np.int64(7), np.float32(0.5))]) == id_scores([(np.float32(0.5), np.int64(7))]) == [("7", 0.5)]
+    assert id_scores([(7, 3)]) == [("7", 3.0)], "the first of two integers is the id"
+    assert id_scores([(3, "a")]) == [("a", 3.0)]
     name = uuid.uuid4()
-    assert places([(name, 0.5)]) == [(str(name), 0.5)]
+    assert id_scores([(name, 0.5)]) == [(str(name), 0.5)]
 
 
 def test_to_hits_non_descending_scores_become_reciprocal_ranks():
-    assert places([("near", 0.1), ("far", 0.7), ("farther", 0.9)]) == [("near", 1.0), ("far", 0.5), ("farther", 1 / 3)]
-    assert places([("a", 0.9), ("b", 0.2), ("c", 0.3)]) == [("a", 1.0), ("b", 0.5), ("c", 1 / 3)]
+    assert id_scores([("near", 0.1), ("far", 0.7), ("farther", 0.9)]) == [
+        ("near", 1.0),
+        ("far", 0.5),
+        ("farther", 1 / 3),
+    ]
+    assert id_scores([("a", 0.9), ("b", 0.2), ("c", 0.3)]) == [("a", 1.0), ("b", 0.5), ("c", 1 / 3)]
 
 
 def test_to_hits_nan_score_becomes_reciprocal_ranks():
-    assert places([("a", math.nan), ("b", 0.5)]) == [("a", 1.0), ("b", 0.5)]
-    assert places([("a", 0.9), ("b", math.nan), ("c", 0.1)]) == [("a", 1.0), ("b", 0.5), ("c", 1 / 3)]
+    assert id_scores([("a", math.nan), ("b", 0.5)]) == [("a", 1.0), ("b", 0.5)]
+    assert id_scores([("a", 0.9), ("b", math.nan), ("c", 0.1)]) == [("a", 1.0), ("b", 0.5), ("c", 1 / 3)]
 
 
 @given(st.lists(st.tuples(st.text(min_size=1), st.floats()), max_size=8))
-def test_to_hits_any_scores_keep_input_order(found):
-    hits = to_hits(found)
-    assert [hit.id for hit in hits] == [name for name, _ in found]
-    assert all(one.score >= other.score for one, other in pairwise(hits))
+def test_to_hits_any_scores_keep_input_order(result):
+    hits = to_hits(result)
+    assert [hit.id for hit in hits] == [name for name, _ in result]
+    assert all(hit_before.score >= hit_after.score for hit_before, hit_after in pairwise(hits))
 
 
-@pytest.mark.parametrize("found", [None, [], (), {}, iter([]), np.array([]), {"hits": []}, {"documents": []}])
-def test_to_hits_empty_input_returns_empty_list(found):
-    assert to_hits(found) == []
+@pytest.mark.parametrize("result", [None, [], (), {}, iter([]), np.array([]), {"hits": []}, {"documents": []}])
+def test_to_hits_empty_input_returns_empty_list(result):
+    assert to_hits(result) == []
 
 
 def test_to_hits_keeps_text_and_metadata():
@@ -122,7 +126,7 @@ def test_to_hits_keeps_text_and_metadata():
 
 
 @pytest.mark.parametrize(
-    ("found", "word"),
+    ("result", "word"),
     [
         ("a string", "returned str"),
         (b"bytes", "returned bytes"),
@@ -143,17 +147,17 @@ def test_to_hits_keeps_text_and_metadata():
     ],
     ids=lambda value: str(value).partition(" object at ")[0][:30],
 )
-def test_to_hits_invalid_input_raises_one_line_error(found, word):
+def test_to_hits_invalid_input_raises_one_line_error(result, word):
     with pytest.raises(BadInput) as error:
-        to_hits(found)
-    assert word in one_sentence(error)
+        to_hits(result)
+    assert word in check_one_line(error)
 
 
 def test_as_retriever_unsupported_object_raises_one_line_error():
-    for thing in (3, "bm25", None, {"a": 1}):
+    for unsupported in (3, "bm25", None, {"a": 1}):
         with pytest.raises(BadInput) as error:
-            as_retriever(thing)
-        assert "cannot search" in one_sentence(error)
+            as_retriever(unsupported)
+        assert "cannot search" in check_one_line(error)
 
 
 # Sync and async callables -----------------------------------------------------------------------------------------
@@ -178,7 +182,7 @@ class AsyncSearch:
         return await later(query, k)
 
 
-class SaysSo:
+class MarkedAsync:
     asynchronous = True
 
     def search(self, query, k):
@@ -190,7 +194,7 @@ async def with_depth(depth, query, k):
 
 
 @pytest.mark.parametrize(
-    "thing",
+    "search_object",
     [
         later,
         functools.partial(later),
@@ -200,12 +204,12 @@ async def with_depth(depth, query, k):
         AsyncCallable(),
         AsyncMethod().find,
         AsyncSearch(),
-        SaysSo(),
+        MarkedAsync(),
         as_retriever(later),
     ],
 )
-def test_as_retriever_async_callable_is_async_and_returns_at_most_k(thing):
-    retriever = as_retriever(thing)
+def test_as_retriever_async_callable_is_async_and_returns_at_most_k(search_object):
+    retriever = as_retriever(search_object)
     assert is_async(retriever)
     assert isinstance(retriever, Retriever)
     assert [hit.id for hit in asyncio.run(retriever.search("q", 2))] == ["q0", "q1"]
@@ -222,10 +226,10 @@ class SyncSearch:
 
 
 @pytest.mark.parametrize(
-    "thing", [lambda query, k: ["a", "b", "c"], SyncCallable(), functools.partial(SyncCallable()), SyncSearch()]
+    "search_object", [lambda query, k: ["a", "b", "c"], SyncCallable(), functools.partial(SyncCallable()), SyncSearch()]
 )
-def test_as_retriever_sync_callable_is_not_async(thing):
-    retriever = as_retriever(thing)
+def test_as_retriever_sync_callable_is_not_async(search_object):
+    retriever = as_retriever(search_object)
     assert not is_async(retriever)
     assert [hit.id for hit in retriever.search("q", 2)] == ["a", "b"]
 
@@ -236,14 +240,14 @@ def test_as_retriever_sync_wrapper_of_async_function_returns_awaitable():
         return later(query, k)
 
     retriever = as_retriever(wrapper)
-    assert not is_async(retriever), "nothing in the wrapper says so"
-    found = retriever.search("q", 1)
-    assert inspect.isawaitable(found)
+    assert not is_async(retriever), "the wrapper is not marked as async"
+    awaitable = retriever.search("q", 1)
+    assert inspect.isawaitable(awaitable)
 
-    async def waited():
-        return await found
+    async def await_hits():
+        return await awaitable
 
-    assert [hit.id for hit in asyncio.run(waited())] == ["q0"]
+    assert [hit.id for hit in asyncio.run(await_hits())] == ["q0"]
     retriever.search("q", 1).close()  # closing avoids a warning that a coroutine was never awaited
 
 
@@ -261,17 +265,17 @@ def test_as_retriever_class_raises_error():
 
 def test_to_hits_langchain_document_reads_id_from_either_field():
     documents = pytest.importorskip("langchain_core.documents")
-    found = [
+    result = [
         documents.Document(page_content="first", id="a", metadata={"module": "json"}),
         documents.Document(page_content="second", metadata={"id": "b"}),
         documents.Document(page_content="third", metadata={"source": "c.txt"}),
     ]
-    assert to_hits(found) == [
+    assert to_hits(result) == [
         Hit("a", 1.0, "first", {"module": "json"}),
         Hit("b", 0.5, "second", {"id": "b"}),
         Hit("c.txt", 1 / 3, "third", {"source": "c.txt"}),
     ]
-    assert places([(found[0], 0.9), (found[1], 0.1)]) == [("a", 0.9), ("b", 0.1)]
+    assert id_scores([(result[0], 0.9), (result[1], 0.1)]) == [("a", 0.9), ("b", 0.1)]
     with pytest.raises(BadInput, match="type Document has no id"):
         to_hits([documents.Document(page_content="nameless")])
 
@@ -286,19 +290,19 @@ def test_as_retriever_langchain_retriever_uses_native_methods():
         def _get_relevant_documents(self, query, *, run_manager):
             return [Document(page_content=query, id=f"d{i}") for i in range(self.k)]
 
-    class Waiting(Plain):
+    class NativeAsync(Plain):
         async def _aget_relevant_documents(self, query, *, run_manager):
             await asyncio.sleep(0)
             return [Document(page_content=query, id=f"a{i}") for i in range(self.k)]
 
     plain = Plain()
     adapted = as_retriever(plain)
-    assert not is_async(adapted), "LangChain's own async way only calls the other in a thread"
+    assert not is_async(adapted), "LangChain's default async method runs the sync one in a thread"
     assert [hit.id for hit in adapted.search("q", 6)] == [f"d{i}" for i in range(6)]
-    assert plain.k == 4, "the caller's retriever is left as it was"
-    waiting = as_retriever(Waiting())
-    assert is_async(waiting)
-    assert [hit.id for hit in asyncio.run(waiting.search("q", 2))] == ["a0", "a1"]
+    assert plain.k == 4, "the caller's retriever is unchanged"
+    async_adapted = as_retriever(NativeAsync())
+    assert is_async(async_adapted)
+    assert [hit.id for hit in asyncio.run(async_adapted.search("q", 2))] == ["a0", "a1"]
 
 
 def test_as_retriever_langchain_vector_store_keeps_k_of_concurrent_calls():
@@ -309,19 +313,19 @@ def test_as_retriever_langchain_vector_store_keeps_k_of_concurrent_calls():
     store = vectorstores.InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
     texts = [f"text {i}" for i in range(30)]
     store.add_texts(texts, ids=[f"d{i}" for i in range(30)])
-    own = store.as_retriever(search_kwargs={"k": 3})
-    adapted = as_retriever(own)
+    native = store.as_retriever(search_kwargs={"k": 3})
+    adapted = as_retriever(native)
     assert is_async(adapted)
 
-    async def together():
+    async def search_concurrently():
         return await asyncio.gather(*(adapted.search("text 7", k) for k in (1, 20, 5)))
 
-    found = asyncio.run(together())
+    found = asyncio.run(search_concurrently())
     assert [len(hits) for hits in found] == [1, 20, 5]
     expected = [document.id for document in store.similarity_search("text 7", k=20)]
     assert [hit.id for hit in found[1]] == expected
     assert found[0][0] == Hit("d7", 1.0, "text 7", {})
-    assert own.search_kwargs == {"k": 3}
+    assert native.search_kwargs == {"k": 3}
 
 
 def test_as_retriever_accepts_langchain_runnable():
@@ -345,17 +349,17 @@ def test_as_retriever_llama_index_retriever_uses_native_methods():
         def _retrieve(self, query_bundle):
             return [node("a", 0.75), node("b", 0.5), node("c", 0.25)]
 
-    class Waiting(Plain):
+    class NativeAsync(Plain):
         async def _aretrieve(self, query_bundle):
             await asyncio.sleep(0)
             return [node(query_bundle.query_str, None), node("d", None)]
 
     plain = as_retriever(Plain())
-    assert not is_async(plain), "LlamaIndex's own async way only calls the other"
+    assert not is_async(plain), "LlamaIndex's default async method calls the sync one"
     assert plain.search("q", 2) == [Hit("a", 0.75, "text of a", {"x": 1}), Hit("b", 0.5, "text of b", {"x": 1})]
-    waiting = as_retriever(Waiting())
-    assert is_async(waiting)
-    assert [(hit.id, hit.score) for hit in asyncio.run(waiting.search("q", 5))] == [("q", 1.0), ("d", 0.5)]
+    async_adapted = as_retriever(NativeAsync())
+    assert is_async(async_adapted)
+    assert [(hit.id, hit.score) for hit in asyncio.run(async_adapted.search("q", 5))] == [("q", 1.0), ("d", 0.5)]
 
 
 def test_as_retriever_llama_index_vector_index_uses_k_of_each_call():
@@ -378,12 +382,12 @@ def test_as_retriever_llama_index_vector_index_uses_k_of_each_call():
             return self._vector(query)
 
     nodes = [TextNode(text=text, id_=f"n{i}") for i, text in enumerate(["aaa", "aab", "abb", "abbbb", "ccc"])]
-    own = VectorStoreIndex(nodes, embed_model=Letters(embed_dim=4)).as_retriever(similarity_top_k=2)
-    adapted = as_retriever(own)
+    native = VectorStoreIndex(nodes, embed_model=Letters(embed_dim=4)).as_retriever(similarity_top_k=2)
+    adapted = as_retriever(native)
     found = adapted.search("aaa", 4)
     hits = asyncio.run(found) if inspect.isawaitable(found) else found
     assert [hit.id for hit in hits] == ["n0", "n1", "n2", "n3"]
-    assert own.similarity_top_k == 2
+    assert native.similarity_top_k == 2
 
 
 # Haystack ---------------------------------------------------------------------------------------------------------
@@ -403,17 +407,17 @@ def test_as_retriever_haystack_retriever_matches_native_run():
     store = haystack_store()
     from haystack.components.retrievers import InMemoryBM25Retriever
 
-    own = InMemoryBM25Retriever(store)
-    adapted = as_retriever(own)
+    native = InMemoryBM25Retriever(store)
+    adapted = as_retriever(native)
     found = adapted.search("cats", 2)
     hits = asyncio.run(found) if inspect.isawaitable(found) else found
-    expected = own.run(query="cats", top_k=2)["documents"]
-    assert [hit.id for hit in hits] == [one.id for one in expected] == ["h0", "h1"]
-    assert [hit.score for hit in hits] == [one.score for one in expected]
+    expected = native.run(query="cats", top_k=2)["documents"]
+    assert [hit.id for hit in hits] == [document.id for document in expected] == ["h0", "h1"]
+    assert [hit.score for hit in hits] == [document.score for document in expected]
     assert hits[0].text == "cats sleep"
     assert hits[0].metadata["n"] == 0
-    assert len(asyncio.run(as_retriever(own).search("cats", 1))) == 1
-    assert to_hits(own.run(query="cats", top_k=2)) == hits
+    assert len(asyncio.run(as_retriever(native).search("cats", 1))) == 1
+    assert to_hits(native.run(query="cats", top_k=2)) == hits
 
 
 def test_as_retriever_haystack_component_without_query_raises_error():
@@ -422,7 +426,7 @@ def test_as_retriever_haystack_component_without_query_raises_error():
 
     with pytest.raises(BadInput, match="does not take `query`") as error:
         as_retriever(InMemoryEmbeddingRetriever(store))
-    one_sentence(error)
+    check_one_line(error)
 
 
 def test_as_retriever_haystack_component_without_async_run_is_sync():
@@ -432,7 +436,7 @@ def test_as_retriever_haystack_component_without_async_run_is_sync():
 
     adapted = as_retriever(Component())
     assert not is_async(adapted)
-    assert places(adapted.search("a", 2)) == [("a", 0.5), ("a", 0.5)]
+    assert id_scores(adapted.search("a", 2)) == [("a", 0.5), ("a", 0.5)]
 
 
 # HTTP -------------------------------------------------------------------------------------------------------------
@@ -453,19 +457,19 @@ def service():
         yield state
 
 
-def asked(url, many=2, **options):
+def search_http(url, n_hits=2, **options):
     pytest.importorskip("httpx")
     from ragauge.systems.adapters import HTTPRetriever
 
-    async def whole():
+    async def open_and_search():
         retriever = read_parameters(HTTPRetriever).call({"url": url, **options})
         try:
             assert is_async(retriever)
-            return await retriever.search("how to sort", many)
+            return await retriever.search("how to sort", n_hits)
         finally:
             await retriever.close()
 
-    return asyncio.run(whole())
+    return asyncio.run(open_and_search())
 
 
 @pytest.mark.parametrize(
@@ -483,14 +487,14 @@ def asked(url, many=2, **options):
 )
 def test_http_retriever_reads_hits_from_common_json_shapes(service, answer):
     service.answer = answer
-    assert [(hit.id, hit.score) for hit in asked(service.url)] == [("a", 1.0), ("b", 0.5)]
+    assert [(hit.id, hit.score) for hit in search_http(service.url)] == [("a", 1.0), ("b", 0.5)]
     assert service.bodies == [{"query": "how to sort", "k": 2}]
 
 
 def test_http_retriever_path_extra_and_field_names_are_configurable(service):
     service.answer = {"data": {"items": [{"id": "a", "text": "words", "metadata": {"n": 1}}]}}
     options = {"query": "q", "k": "limit", "path": "data.items", "extra": {"index": "docs", "limit": 99}}
-    assert asked(service.url, many=5, **options) == [Hit("a", 1.0, "words", {"n": 1})]
+    assert search_http(service.url, n_hits=5, **options) == [Hit("a", 1.0, "words", {"n": 1})]
     assert service.bodies == [{"index": "docs", "q": "how to sort", "limit": 5}]
 
 
@@ -514,8 +518,8 @@ def test_http_retriever_invalid_response_raises_error_with_details(service, stat
     service.status = status
     service.answer = json.dumps(answer).encode() if isinstance(answer, str) else answer
     with pytest.raises(BackendFailed) as error:
-        asked(service.url, **options)
-    assert word in one_sentence(error)
+        search_http(service.url, **options)
+    assert word in check_one_line(error)
     assert service.url in error.value.message
 
 
@@ -524,8 +528,8 @@ def test_http_retriever_connection_error_names_url_without_secrets():
         taken.bind(("127.0.0.1", 0))  # bound but not listening: a connection is refused
         port = taken.getsockname()[1]
         with pytest.raises(BackendFailed) as error:
-            asked(f"http://me:secret@127.0.0.1:{port}/search?token=hidden")
-    message = one_sentence(error)
+            search_http(f"http://me:secret@127.0.0.1:{port}/search?token=hidden")
+    message = check_one_line(error)
     assert f"127.0.0.1:{port}/search: ConnectError" in message
     assert "secret" not in message
     assert "hidden" not in message
@@ -543,7 +547,7 @@ def test_http_retriever_invalid_url_raises_error(url):
 def test_http_retriever_sends_bearer_token_from_environment_and_headers(service, monkeypatch):
     service.answer = ["a"]
     monkeypatch.setenv("MY_TOKEN", "s3cret")
-    assert [hit.id for hit in asked(service.url, bearer="MY_TOKEN", headers={"X-Tenant": "me"})] == ["a"]
+    assert [hit.id for hit in search_http(service.url, bearer="MY_TOKEN", headers={"X-Tenant": "me"})] == ["a"]
     assert (service.headers["Authorization"], service.headers["X-Tenant"]) == ("Bearer s3cret", "me")
     with pytest.raises(BadInput, match="environment variable `NOT_THERE` is not set"):
-        asked(service.url, bearer="NOT_THERE")
+        search_http(service.url, bearer="NOT_THERE")

@@ -32,18 +32,18 @@ from ragauge.systems.graph_corpus import LinkedCorpus
 
 # Parsing ----------------------------------------------------------------------------------------------------------
 
-plain = st.from_regex(r"[a-z][a-z0-9_.:/-]{0,8}", fullmatch=True)
-numbers = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
-singles = numbers | st.booleans() | st.text(max_size=10)
+spec_names = st.from_regex(r"[a-z][a-z0-9_.:/-]{0,8}", fullmatch=True)
+number_values = st.integers(-(10**9), 10**9) | st.floats(allow_nan=False, allow_infinity=False)
+scalar_values = number_values | st.booleans() | st.text(max_size=10)
 
 
-def with_options(values):
-    one = singles | values
-    several = st.lists(one, min_size=2, max_size=3)
-    return st.builds(Spec, plain, st.dictionaries(plain, one | several, max_size=3))
+def spec_with_options(nested_specs):
+    scalar = scalar_values | nested_specs
+    scalar_lists = st.lists(scalar, min_size=2, max_size=3)
+    return st.builds(Spec, spec_names, st.dictionaries(spec_names, scalar | scalar_lists, max_size=3))
 
 
-specs = st.recursive(st.builds(Spec, plain), with_options, max_leaves=6)
+specs = st.recursive(st.builds(Spec, spec_names), spec_with_options, max_leaves=6)
 
 
 @given(specs)
@@ -51,13 +51,17 @@ def test_parse_spec_of_printed_spec_round_trips(spec):
     assert str(parse_spec(str(spec))) == str(spec)
 
 
-@given(st.dictionaries(plain, numbers | st.booleans() | st.text(max_size=10).filter(lambda text: '"' not in text)))
+@given(
+    st.dictionaries(
+        spec_names, number_values | st.booleans() | st.text(max_size=10).filter(lambda text: '"' not in text)
+    )
+)
 def test_parse_spec_option_values_round_trip_exactly(options):
-    found = parse_spec(str(Spec("system", options)))
+    spec = parse_spec(str(Spec("system", options)))
     if not options:
-        assert found == Spec("system")
-    assert found.options == options
-    assert [type(one) for one in found.options.values()] == [type(one) for one in options.values()]
+        assert spec == Spec("system")
+    assert spec.options == options
+    assert [type(value) for value in spec.options.values()] == [type(value) for value in options.values()]
 
 
 @given(st.text(max_size=30))
@@ -139,12 +143,12 @@ def test_spec_from_toml_reads_tables():
         where = {module = "json"}
         """
     )
-    found = {name: spec_from_toml(name, table) for name, table in tables.items()}
-    assert found["bm25"] == Spec("bm25")
-    assert found["strong"] == Spec("bm25", {"k1": 1.2})
-    assert str(found["short"]) == "dense(embedder=minilm, store=faiss(m=32))"
-    assert str(found["both"]) == "hybrid(of=strong+dense(embedder=minilm), weights=0.7+0.3)"
-    assert found["json"].options == {"where": {"module": "json"}}
+    specs_by_name = {name: spec_from_toml(name, table) for name, table in tables.items()}
+    assert specs_by_name["bm25"] == Spec("bm25")
+    assert specs_by_name["strong"] == Spec("bm25", {"k1": 1.2})
+    assert str(specs_by_name["short"]) == "dense(embedder=minilm, store=faiss(m=32))"
+    assert str(specs_by_name["both"]) == "hybrid(of=strong+dense(embedder=minilm), weights=0.7+0.3)"
+    assert specs_by_name["json"].options == {"where": {"module": "json"}}
 
 
 @pytest.mark.parametrize("kind", [3, ["bm25"], "bm25(", ""])
@@ -164,13 +168,13 @@ DOCUMENTS = [
 ]
 
 
-def searched(workshop, system, query="json list", k=3):
-    async def whole():
-        async with workshop.opened(system) as retriever:
-            found = retriever.search(query, k)
-            return await found if is_async(retriever) else found
+def search_system(builder, system, query="json list", k=3):
+    async def open_and_search():
+        async with builder.opened(system) as retriever:
+            hits = retriever.search(query, k)
+            return await hits if is_async(retriever) else hits
 
-    return asyncio.run(whole())
+    return asyncio.run(open_and_search())
 
 
 def ids(hits) -> list[str]:
@@ -178,18 +182,18 @@ def ids(hits) -> list[str]:
 
 
 @pytest.fixture
-def workshop():
+def new_builder():
     for name in ("bm25s", "Stemmer", "wordllama"):
         pytest.importorskip(name)
-    made = []
+    builders = []
 
-    def make(systems=None, **options):
-        made.append(SystemBuilder(DOCUMENTS, systems, **options))
-        return made[-1]
+    def make_builder(systems=None, **options):
+        builders.append(SystemBuilder(DOCUMENTS, systems, **options))
+        return builders[-1]
 
-    yield make
-    for one in made:
-        one.close()
+    yield make_builder
+    for builder in builders:
+        builder.close()
 
 
 class Vowels:
@@ -198,10 +202,10 @@ class Vowels:
     name = "vowels"
 
     def __init__(self):
-        self.asked = []
+        self.batches = []
 
     def embed(self, texts):
-        self.asked.append(list(texts))
+        self.batches.append(list(texts))
         return np.array([[text.count(letter) + 0.1 for letter in "aeiou"] for text in texts], np.float32)
 
 
@@ -226,17 +230,17 @@ async def awaited(query, k):
         "dense(embedder=wordllama(dimensions=64), store=exact(metric=ip))",
     ],
 )
-def test_system_builder_builds_and_searches_every_system_kind(workshop, description):
-    shop = workshop()
-    hits = searched(shop, description)
+def test_system_builder_builds_and_searches_every_system_kind(new_builder, description):
+    builder = new_builder()
+    hits = search_system(builder, description)
     assert hits
     assert hits[0].id == "d"
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    assert shop.seconds(description) > 0
-    assert searched(shop, parse_spec(description)) == hits
+    assert builder.seconds(description) > 0
+    assert search_system(builder, parse_spec(description)) == hits
 
 
-def test_system_builder_resolves_names_of_other_systems(workshop):
+def test_system_builder_resolves_names_of_other_systems(new_builder):
     systems = {
         "strong": "bm25(k1=1.5)",
         "alias": "strong",
@@ -245,20 +249,20 @@ def test_system_builder_resolves_names_of_other_systems(workshop):
         "bm25": "bm25",
         "late": "pipeline(of=both, reranker=mmr)",
     }
-    shop = workshop(systems)
-    assert shop.identity("alias")["description"] == shop.identity("strong")["description"] == "bm25(k1=1.5)"
-    assert shop.identity("bm25")["description"] == "bm25"
+    builder = new_builder(systems)
+    assert builder.identity("alias")["description"] == builder.identity("strong")["description"] == "bm25(k1=1.5)"
+    assert builder.identity("bm25")["description"] == "bm25"
     both = "hybrid(of=bm25(k1=1.5)+dense(store=exact(metric=ip)))"
-    assert shop.identity("both")["description"] == both
-    assert shop.identity("late")["description"] == f"pipeline(of={both}, reranker=mmr)"
-    assert searched(shop, "both") == searched(shop, both)
-    assert ids(searched(shop, "late"))
+    assert builder.identity("both")["description"] == both
+    assert builder.identity("late")["description"] == f"pipeline(of={both}, reranker=mmr)"
+    assert search_system(builder, "both") == search_system(builder, both)
+    assert ids(search_system(builder, "late"))
 
 
-def test_identity_description_includes_default_parts(workshop):
-    shop = workshop({"dense": "dense(embedder=wordllama(dimensions=64))"})
-    assert shop.identity("hybrid")["description"] == "hybrid(of=dense+bm25)"
-    assert shop.identity("pipeline(reranker=mmr)")["description"] == "pipeline(of=bm25, reranker=mmr)"
+def test_identity_description_includes_default_parts(new_builder):
+    builder = new_builder({"dense": "dense(embedder=wordllama(dimensions=64))"})
+    assert builder.identity("hybrid")["description"] == "hybrid(of=dense+bm25)"
+    assert builder.identity("pipeline(reranker=mmr)")["description"] == "pipeline(of=bm25, reranker=mmr)"
 
 
 @pytest.mark.parametrize(
@@ -271,45 +275,45 @@ def test_identity_description_includes_default_parts(workshop):
     ],
     ids=str,
 )
-def test_system_builder_self_reference_raises_one_line_error(workshop, systems):
-    shop = workshop(systems)
-    for ask in (shop.identity, shop.seconds, lambda system: searched(shop, system)):
+def test_system_builder_self_reference_raises_one_line_error(new_builder, systems):
+    builder = new_builder(systems)
+    for call in (builder.identity, builder.seconds, lambda system: search_system(builder, system)):
         with pytest.raises(BadInput, match="contains itself") as error:
-            ask("x")
+            call("x")
         assert "\n" not in error.value.message
 
 
-def test_system_builder_accepts_callables_by_name(workshop):
-    shop = workshop(
+def test_system_builder_accepts_callables_by_name(new_builder):
+    builder = new_builder(
         {"mine": mine, "awaited": awaited, "both": "hybrid(of=mine+bm25)", "all": "hybrid(of=mine+awaited)"}
     )
-    assert ids(searched(shop, mine)) == ids(searched(shop, "mine")) == ["c", "a"]
-    assert ids(searched(shop, "awaited")) == ["d", "b"]
-    assert set(ids(searched(shop, "both"))) == {"a", "c", "d"}
-    assert set(ids(searched(shop, "all", k=9))) == {"a", "b", "c", "d"}
-    assert shop.identity(mine)["description"].endswith(".mine")
-    assert shop.identity("both")["description"].endswith(".mine+bm25)")
-    assert " at 0x" not in shop.identity("both")["description"], "the same in the next process"
-    assert shop.seconds("mine") == 0
+    assert ids(search_system(builder, mine)) == ids(search_system(builder, "mine")) == ["c", "a"]
+    assert ids(search_system(builder, "awaited")) == ["d", "b"]
+    assert set(ids(search_system(builder, "both"))) == {"a", "c", "d"}
+    assert set(ids(search_system(builder, "all", k=9))) == {"a", "b", "c", "d"}
+    assert builder.identity(mine)["description"].endswith(".mine")
+    assert builder.identity("both")["description"].endswith(".mine+bm25)")
+    assert " at 0x" not in builder.identity("both")["description"], "the description must be equal in every process"
+    assert builder.seconds("mine") == 0
 
 
-def test_system_builder_accepts_reranker_and_embedder_objects(workshop):
+def test_system_builder_accepts_reranker_and_embedder_objects(new_builder):
     def by_name(query, hits):
         return sorted(hits, key=lambda hit: hit.id)
 
     embedder = Vowels()
-    shop = workshop()
-    assert ids(searched(shop, Spec("pipeline", {"reranker": by_name}))) == ["a", "c", "d"]
-    assert len(searched(shop, Spec("dense", {"embedder": embedder}))) == 3
-    assert embedder.asked[-1] == ["json list"]
+    builder = new_builder()
+    assert ids(search_system(builder, Spec("pipeline", {"reranker": by_name}))) == ["a", "c", "d"]
+    assert len(search_system(builder, Spec("dense", {"embedder": embedder}))) == 3
+    assert embedder.batches[-1] == ["json list"]
     for options, word in (
         ({"embedder": 3}, "3 cannot be used as embedder"),
         ({"store": 3}, "3 cannot be used as store"),
     ):
         with pytest.raises(BadInput, match=word):
-            searched(shop, Spec("dense", options))
+            search_system(builder, Spec("dense", options))
     with pytest.raises(BadInput, match="3 cannot be used as reranker"):
-        searched(shop, "pipeline(reranker=3)")
+        search_system(builder, "pipeline(reranker=3)")
 
 
 @pytest.mark.parametrize(
@@ -333,9 +337,9 @@ def test_system_builder_accepts_reranker_and_embedder_objects(workshop):
         ("http", "needs the option `url`", "options: url"),
     ],
 )
-def test_system_builder_invalid_option_error_lists_valid_options(workshop, description, word, hint):
+def test_system_builder_invalid_option_error_lists_valid_options(new_builder, description, word, hint):
     with pytest.raises(BadInput) as error:
-        searched(workshop(), description)
+        search_system(new_builder(), description)
     assert word in error.value.message
     assert "\n" not in error.value.message
     assert hint in (error.value.hint or "")
@@ -351,9 +355,9 @@ def test_system_builder_invalid_option_error_lists_valid_options(workshop, descr
         ("hybrid(of=bm25+dens)", "unknown retriever `dens`", "dense"),
     ],
 )
-def test_system_builder_unknown_name_error_suggests_nearest_name(workshop, description, message, hint):
+def test_system_builder_unknown_name_error_suggests_nearest_name(new_builder, description, message, hint):
     with pytest.raises(UnknownName) as error:
-        searched(workshop(), description)
+        search_system(new_builder(), description)
     assert error.value.message == message
     assert hint in error.value.hint
 
@@ -366,63 +370,67 @@ def test_system_builder_unknown_name_error_suggests_nearest_name(workshop, descr
         ("openai", "pipeline(of=bm25, reranker=llm(model=m))", "openai"),
     ],
 )
-def test_system_builder_missing_library_error_names_install_extra(workshop, monkeypatch, library, description, extra):
+def test_system_builder_missing_library_error_names_install_extra(
+    new_builder, monkeypatch, library, description, extra
+):
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(MissingExtra) as error:
-        searched(workshop(), description)
+        search_system(new_builder(), description)
     assert f"[{extra}]'" in error.value.hint
 
 
-def test_filtered_spec_from_toml_matches_command_line_spec(workshop):
-    shop = workshop()
+def test_filtered_spec_from_toml_matches_command_line_spec(new_builder):
+    builder = new_builder()
     table = spec_from_toml("json", {"kind": "filtered", "of": "bm25", "where": {"module": "json"}})
-    assert searched(shop, table) == searched(shop, "filtered(of=bm25, module=json)")
-    assert ids(searched(shop, "filtered(of=bm25, module=json)")) == ["d", "c"]
-    assert ids(searched(shop, "filtered(of=bm25, module=json, most=1)")) == ["d"]
+    assert search_system(builder, table) == search_system(builder, "filtered(of=bm25, module=json)")
+    assert ids(search_system(builder, "filtered(of=bm25, module=json)")) == ["d", "c"]
+    assert ids(search_system(builder, "filtered(of=bm25, module=json, most=1)")) == ["d"]
 
 
-def test_system_builder_shared_part_is_built_once(workshop, installed):
-    made = installed["made"]
-    shop = workshop({"base": "counted", "one": "pipeline(of=base, reranker=mmr)", "other": "hybrid(of=base+bm25)"})
-    searched(shop, "one")
-    searched(shop, "other")
-    searched(shop, "base")
-    assert len(made) == 1
-    assert shop.seconds("one") >= shop.seconds("base") > 0
-    assert shop.seconds("other") >= shop.seconds("base")
-    shop.close()
-    assert made[0].closed == 1
-    searched(shop, "base")
-    assert len(made) == 2
+def test_system_builder_shared_part_is_built_once(new_builder, installed):
+    created = installed["made"]
+    builder = new_builder(
+        {"base": "counted", "one": "pipeline(of=base, reranker=mmr)", "other": "hybrid(of=base+bm25)"}
+    )
+    search_system(builder, "one")
+    search_system(builder, "other")
+    search_system(builder, "base")
+    assert len(created) == 1
+    assert builder.seconds("one") >= builder.seconds("base") > 0
+    assert builder.seconds("other") >= builder.seconds("base")
+    builder.close()
+    assert created[0].closed == 1
+    search_system(builder, "base")
+    assert len(created) == 2
 
 
-def test_system_builder_shares_embedders_and_rerankers_but_not_stores(workshop):
-    shop = workshop()
-    parts = [shop._build_part("embedders", "wordllama") for _ in range(2)]
+def test_system_builder_shares_embedders_and_rerankers_but_not_stores(new_builder):
+    builder = new_builder()
+    parts = [builder._build_part("embedders", "wordllama") for _ in range(2)]
     assert parts[0] is parts[1]
-    assert shop._build_part("rerankers", "mmr") is shop._build_part("rerankers", "mmr")
-    assert shop._build_part("rerankers", "mmr") is not shop._build_part("rerankers", "mmr(weight=0.1)")
-    assert shop._build_part("stores", "exact") is not shop._build_part("stores", "exact")
+    assert builder._build_part("rerankers", "mmr") is builder._build_part("rerankers", "mmr")
+    assert builder._build_part("rerankers", "mmr") is not builder._build_part("rerankers", "mmr(weight=0.1)")
+    assert builder._build_part("stores", "exact") is not builder._build_part("stores", "exact")
 
 
 # Entry points -----------------------------------------------------------------------------------------------------
 
 
-class Counted:
+class CloseCounter:
     """Retriever of another package that counts how often it is closed."""
 
     def __init__(self, documents: Sequence[Document], *, first: int = 0, of: Sequence[Retriever] = ()):
         self.documents, self.first, self.of, self.closed = documents, first, of, 0
 
     def search(self, query, k):
-        inner = [hit for one in self.of for hit in one.search(query, k)]
-        return inner or [Hit(one.id, 1.0, one.text) for one in self.documents[self.first :][:k]]
+        inner_hits = [hit for one in self.of for hit in one.search(query, k)]
+        return inner_hits or [Hit(one.id, 1.0, one.text) for one in self.documents[self.first :][:k]]
 
     def close(self):
         self.closed += 1
 
 
-class Waited(Counted):
+class AsyncCloseCounter(CloseCounter):
     asynchronous = True
 
     async def search(self, query, k):
@@ -452,91 +460,93 @@ class WithParts:
 
     def search(self, query, k):
         (ids,), (distances,) = self.store.search(self.embedder.embed([query]), k)
-        found = [(name, 1 - float(distance)) for name, distance in zip(ids, distances, strict=True) if name is not None]
-        return [(name, self.boost * score) for name, score in found]
+        scored_ids = [
+            (name, 1 - float(distance)) for name, distance in zip(ids, distances, strict=True) if name is not None
+        ]
+        return [(name, self.boost * score) for name, score in scored_ids]
 
 
-def test_plugin_class_receives_declared_parts(workshop, installed, tmp_path):
-    shop = workshop(cache=tmp_path)
-    shop.check("own(store=exact(metric=ip))")
-    assert set(shop.parts("own(graph=knn)")) == {
+def test_plugin_class_receives_declared_parts(new_builder, installed, tmp_path):
+    builder = new_builder(cache=tmp_path)
+    builder.check("own(store=exact(metric=ip))")
+    assert set(builder.parts("own(graph=knn)")) == {
         *(("retrievers", "own"), ("embedders", "words"), ("stores", "exact"), ("graphs", "knn")),
     }
-    expected = ids(searched(shop, "dense(embedder=words(dimensions=64))"))
-    assert ids(searched(shop, "own(graph=knn, boost=2)")) == expected
-    assert not shop.is_reproducible("own")
-    built = shop._built["own(graph=knn, boost=2)"].owned
+    expected = ids(search_system(builder, "dense(embedder=words(dimensions=64))"))
+    assert ids(search_system(builder, "own(graph=knn, boost=2)")) == expected
+    assert not builder.is_reproducible("own")
+    built = builder._built["own(graph=knn, boost=2)"].owned
     assert built.linked.graph.about()
     assert built.embedder is built.linked.embedder, "one embedder for all parts"
     with pytest.raises(BadInput, match="`own` has no option `stor`") as error:
-        shop.check("own(stor=exact)")
+        builder.check("own(stor=exact)")
     assert error.value.hint == "did you mean `store`? Options: graph, embedder, store, boost"
     with pytest.raises(BadInput, match="no option `metrik`"):
-        shop.check("own(store=exact(metrik=ip))")
+        builder.check("own(store=exact(metrik=ip))")
 
 
-def test_system_builder_caller_class_receives_declared_parts(workshop):
-    shop = workshop({"mine": WithParts, "both": "hybrid(of=mine+bm25)"})
-    assert ids(searched(shop, "mine")) == ids(searched(shop, "dense(embedder=words(dimensions=64))"))
-    assert searched(shop, "both")
-    identity = shop.identity("mine")
+def test_system_builder_caller_class_receives_declared_parts(new_builder):
+    builder = new_builder({"mine": WithParts, "both": "hybrid(of=mine+bm25)"})
+    assert ids(search_system(builder, "mine")) == ids(search_system(builder, "dense(embedder=words(dimensions=64))"))
+    assert search_system(builder, "both")
+    identity = builder.identity("mine")
     assert identity["description"] == f"{__name__}.WithParts"
     assert identity["code"]
-    assert not shop.is_reproducible("mine")
-    assert ("stores", "exact") in shop.parts("mine")
+    assert not builder.is_reproducible("mine")
+    assert ("stores", "exact") in builder.parts("mine")
 
 
-def test_system_builder_classes_with_equal_names_are_distinct(workshop):
-    def make(first):
-        class Local(Counted):
+def test_system_builder_classes_with_equal_names_are_distinct(new_builder):
+    def make_class(first):
+        class Local(CloseCounter):
             def __init__(self, documents: Sequence[Document]):
                 super().__init__(documents, first=first)
 
         return Local
 
-    shop = workshop({"a": make(0), "b": make(1), "c": "pipeline(of=b, reranker=mmr)"})
-    assert [ids(searched(shop, name, k=1)) for name in ("a", "b")] == [["a"], ["b"]]
+    builder = new_builder({"a": make_class(0), "b": make_class(1), "c": "pipeline(of=b, reranker=mmr)"})
+    assert [ids(search_system(builder, name, k=1)) for name in ("a", "b")] == [["a"], ["b"]]
 
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Add entry points of a package that is not installed; `made` lists the `Counted` objects that they create."""
-    made = []
+    """Add entry points of a package that is not installed; `made` lists the `CloseCounter` objects that they create."""
+    created = []
 
-    class Point:
+    class FakeEntryPoint:
         def __init__(self, group, name, factory):
             self.group, self.name, self.factory = group, name, factory
 
         def load(self):
-            def make(documents: Sequence[Document], *, first: int = 0, of: Sequence[Retriever] = ()):
-                made.append(self.factory(documents, first=first, of=of))
-                return made[-1]
+            def make_retriever(documents: Sequence[Document], *, first: int = 0, of: Sequence[Retriever] = ()):
+                created.append(self.factory(documents, first=first, of=of))
+                return created[-1]
 
-            return make if issubclass(self.factory, Counted) else self.factory
+            return make_retriever if issubclass(self.factory, CloseCounter) else self.factory
 
     points = [
-        Point("ragauge.retrievers", "counted", Counted),
-        Point("ragauge.retrievers", "waited", Waited),
-        Point("ragauge.embedders", "vowels", Vowels),
-        Point("ragauge.retrievers", "bm25", Counted),
-        Point("ragauge.retrievers", "own", WithParts),
+        FakeEntryPoint("ragauge.retrievers", "counted", CloseCounter),
+        FakeEntryPoint("ragauge.retrievers", "waited", AsyncCloseCounter),
+        FakeEntryPoint("ragauge.embedders", "vowels", Vowels),
+        FakeEntryPoint("ragauge.retrievers", "bm25", CloseCounter),
+        FakeEntryPoint("ragauge.retrievers", "own", WithParts),
     ]
 
     def entry_points(*, group, name=None):
         return [point for point in points if point.group == group and name in (None, point.name)]
 
     monkeypatch.setattr(plugins, "entry_points", entry_points)
-    return {"made": made}
+    return {"made": created}
 
 
-def test_plugins_entry_points_are_available_by_name(workshop, installed):
-    shop = workshop()
+def test_plugins_entry_points_are_available_by_name(new_builder, installed):
+    builder = new_builder()
     assert plugins.plugin_names("retrievers")[-4:] == ["counted", "waited", "bm25", "own"]
-    assert ids(searched(shop, "counted(first=1)", k=2)) == ["b", "c"]
-    assert ids(searched(shop, "counted(of=bm25)", k=1)) == ["d"], "made of others, where it takes them"
-    assert len(searched(shop, "dense(embedder=vowels)")) == 3
+    assert ids(search_system(builder, "counted(first=1)", k=2)) == ["b", "c"]
+    assert ids(search_system(builder, "counted(of=bm25)", k=1)) == ["d"], "the option `of` passes other retrievers"
+    assert len(search_system(builder, "dense(embedder=vowels)")) == 3
     with pytest.raises(BadInput, match="no option `last`") as error:
-        searched(shop, "counted(last=1)")
+        search_system(builder, "counted(last=1)")
     assert "first" in error.value.hint
     with pytest.raises(UnknownName) as unknown:
         plugins.load_plugin("retrievers", "countet")
@@ -550,9 +560,9 @@ def test_load_plugin_entry_point_cannot_override_builtin_name(installed):
 
 
 def test_load_plugin_reads_real_entry_point(monkeypatch):
-    point = importlib.metadata.EntryPoint("echo", "ragauge.systems.dense:DenseRetriever", "ragauge.retrievers")
-    found = importlib.metadata.EntryPoints([point])
-    monkeypatch.setattr(plugins, "entry_points", found.select)
+    entry_point = importlib.metadata.EntryPoint("echo", "ragauge.systems.dense:DenseRetriever", "ragauge.retrievers")
+    entry_points = importlib.metadata.EntryPoints([entry_point])
+    monkeypatch.setattr(plugins, "entry_points", entry_points.select)
     from ragauge.systems.dense import DenseRetriever
 
     assert plugins.load_plugin("retrievers", "echo") is DenseRetriever
@@ -570,66 +580,64 @@ def test_load_plugin_every_builtin_name_is_callable(family, name):
 # Async systems ----------------------------------------------------------------------------------------------------
 
 
-def test_system_builder_async_parts_are_built_and_closed_per_use(workshop, installed):
-    made = installed["made"]
-    shop = workshop()
+def test_system_builder_async_parts_are_built_and_closed_per_use(new_builder, installed):
+    created = installed["made"]
+    builder = new_builder()
     for _ in range(2):
-        assert ids(searched(shop, "pipeline(of=hybrid(of=waited+bm25), reranker=mmr)", k=9))
-    assert [one.closed for one in made] == [1, 1]
+        assert ids(search_system(builder, "pipeline(of=hybrid(of=waited+bm25), reranker=mmr)", k=9))
+    assert [retriever.closed for retriever in created] == [1, 1]
 
 
-def test_system_builder_closing_one_system_keeps_another_open(workshop, installed):
-    made = installed["made"]
-    shop = workshop()
+def test_system_builder_closing_one_system_keeps_another_open(new_builder, installed):
+    created = installed["made"]
+    builder = new_builder()
 
-    async def nested():
-        async with shop.opened("waited"):
-            async with shop.opened("waited(first=1)") as inner:
+    async def open_nested():
+        async with builder.opened("waited"):
+            async with builder.opened("waited(first=1)") as inner:
                 assert ids(await inner.search("q", 1)) == ["b"]
-            return [one.closed for one in made]
+            return [retriever.closed for retriever in created]
 
-    assert asyncio.run(nested()) == [0, 1]
-    assert [one.closed for one in made] == [1, 1]
+    assert asyncio.run(open_nested()) == [0, 1]
+    assert [retriever.closed for retriever in created] == [1, 1]
 
 
-def test_system_builder_failing_part_closes_opened_parts(workshop, installed):
-    shop = workshop()
+def test_system_builder_failing_part_closes_opened_parts(new_builder, installed):
+    builder = new_builder()
     with pytest.raises(RagaugeError):
-        searched(shop, "hybrid(of=waited+http(url=nothing))")
-    assert [one.closed for one in installed["made"]] == [1]
+        search_system(builder, "hybrid(of=waited+http(url=nothing))")
+    assert [retriever.closed for retriever in installed["made"]] == [1]
 
 
 # Cache ------------------------------------------------------------------------------------------------------------
 
 
-def test_system_builder_cache_keeps_document_vectors_but_not_queries(workshop, tmp_path):
+def test_system_builder_cache_keeps_document_vectors_but_not_queries(new_builder, tmp_path):
     embedder = Vowels()
-    shop = workshop(cache=tmp_path)
+    builder = new_builder(cache=tmp_path)
     system = Spec(
         "pipeline", {"of": Spec("dense", {"embedder": embedder}), "reranker": Spec("mmr", {"embedder": embedder})}
     )
     for _ in range(3):
-        searched(shop, system, query="json list")
+        search_system(builder, system, query="json list")
     texts = [document.text for document in DOCUMENTS]
-    assert embedder.asked[0] == texts
-    assert embedder.asked[1:] == [["json list"]] * 6, "twice a query: for the search, and for the reranker"
+    assert embedder.batches[0] == texts
+    assert embedder.batches[1:] == [["json list"]] * 6, "two embeddings per query: for the search and for the reranker"
     other = Vowels()
-    searched(workshop(cache=tmp_path), Spec("dense", {"embedder": other}), query=texts[0])
-    assert other.asked == [texts, [texts[0]]], (
-        "an object may have changed under the same name: its vectors are not kept"
-    )
-    assert any(isinstance(one, CachedEmbedder) for caches in shop._caches.values() for one in caches)
+    search_system(new_builder(cache=tmp_path), Spec("dense", {"embedder": other}), query=texts[0])
+    assert other.batches == [texts, [texts[0]]], "vectors of an embedder object must not be cached on disk"
+    assert any(isinstance(one, CachedEmbedder) for caches in builder._caches.values() for one in caches)
 
 
-def test_system_builder_without_cache_embeds_documents_per_part(workshop):
+def test_system_builder_without_cache_embeds_documents_per_part(new_builder):
     embedder = Vowels()
-    shop = workshop()
+    builder = new_builder()
     system = Spec(
         "pipeline", {"of": Spec("dense", {"embedder": embedder}), "reranker": Spec("mmr", {"embedder": embedder})}
     )
-    searched(shop, system)
+    search_system(builder, system)
     texts = [document.text for document in DOCUMENTS]
-    assert embedder.asked[:2] == [texts, texts], "once for each part"
+    assert embedder.batches[:2] == [texts, texts], "one embedding per part"
 
 
 def test_cache_folder_is_read_from_environment(monkeypatch, tmp_path):
@@ -640,19 +648,19 @@ def test_cache_folder_is_read_from_environment(monkeypatch, tmp_path):
     assert cache_folder() == tmp_path / "ragauge"
 
 
-def test_identity_description_hides_password(workshop):
-    shop = workshop()
-    text = shop.identity('http(url="http://me:secret@localhost:8000/search")')["description"]
-    assert "secret" not in text
-    assert "localhost:8000/search" in text
+def test_identity_description_hides_password(new_builder):
+    builder = new_builder()
+    description = builder.identity('http(url="http://me:secret@localhost:8000/search")')["description"]
+    assert "secret" not in description
+    assert "localhost:8000/search" in description
 
 
 # Requirements
 
 
 def test_iterate_plugins_lists_every_plugin_of_description():
-    found = set(iterate_plugins("retrievers", "hybrid(of=bm25+dense(store=faiss), weights=0.5+0.5)"))
-    assert found == {
+    listed = set(iterate_plugins("retrievers", "hybrid(of=bm25+dense(store=faiss), weights=0.5+0.5)"))
+    assert listed == {
         *(("retrievers", "hybrid"), ("retrievers", "bm25"), ("retrievers", "dense")),
         *(("embedders", "wordllama"), ("stores", "faiss")),
     }

@@ -29,7 +29,7 @@ from ragauge.systems.graph_corpus import (
 )
 from ragauge.systems.graph_swarm import Swarm
 from ragauge.systems.graph_walkers import GraphFlow
-from small_graphs import QUERY, Points, Said, build, fits, ground, ids
+from small_graphs import QUERY, FixedLinks, Points, build_walker, chi_squared_p, ids, make_corpus
 
 MANY = 20_000
 """Number of draws in a test of frequencies; it detects a probability that is wrong by 0.02."""
@@ -51,27 +51,27 @@ MANY = 20_000
     )
 )
 def test_link_table_keeps_heaviest_links_of_every_node(case):
-    n, links, most = case
+    n, links, max_links = case
     columns = (np.array([link[i] for link in links], kind) for i, kind in enumerate((np.int64, np.int64, float)))
     graph = Graph.of([str(i) for i in range(n)], {"some": LinkArrays(*columns)})
     weights = {}
-    for one, other, weight in links:
-        if one != other:
-            pair = (min(one, other), max(one, other))
+    for source, target, weight in links:
+        if source != target:
+            pair = (min(source, target), max(source, target))
             weights[pair] = max(weight, weights.get(pair, 0.0))
     numbers = {pair: number for number, pair in enumerate(sorted(weights))}
-    ways = LinkTable.of(graph, most)
-    assert ways.n_links == len(weights)
+    table = LinkTable.of(graph, max_links)
+    assert table.n_links == len(weights)
     for node in range(n):
-        every = (
+        candidates = (
             (-weight, crc32(str(sum(pair) - node).encode()), pair) for pair, weight in weights.items() if node in pair
         )
-        mine = sorted(every)[:most]
-        some = ways.weights[node] > 0
-        assert ways.ends[node][some].tolist() == [sum(pair) - node for *_, pair in mine]
-        assert ways.numbers[node][some].tolist() == [numbers[pair] for *_, pair in mine]
+        expected = sorted(candidates)[:max_links]
+        is_link = table.weights[node] > 0
+        assert table.ends[node][is_link].tolist() == [sum(pair) - node for *_, pair in expected]
+        assert table.numbers[node][is_link].tolist() == [numbers[pair] for *_, pair in expected]
         heaviest = max(weights.values(), default=1.0)
-        np.testing.assert_allclose(ways.weights[node][some], [-weight / heaviest for weight, *_ in mine])
+        np.testing.assert_allclose(table.weights[node][is_link], [-weight / heaviest for weight, *_ in expected])
 
 
 def test_link_table_restrict_to_matches_networkx_subgraph():
@@ -81,17 +81,19 @@ def test_link_table_restrict_to_matches_networkx_subgraph():
         [str(i) for i in range(30)], {"some": LinkArrays(pairs[:, 0], pairs[:, 1], rng.integers(1, 9, len(pairs)) / 8)}
     )
     rows = rng.permutation(30)[:12]
-    part = LinkTable.of(graph, 64).restrict_to(rows)
+    subtable = LinkTable.of(graph, 64).restrict_to(rows)
     expected = graph.to_networkx().subgraph([str(row) for row in rows])
     heaviest = graph.weights.max()
     seen = {}
-    for node, place in zip(*np.nonzero(part.weights), strict=True):
-        pair = (str(rows[node]), str(rows[part.ends[node, place]]))
-        assert part.weights[node, place] == expected.edges[pair]["weight"] / heaviest
-        seen.setdefault(int(part.numbers[node, place]), set()).add(frozenset(pair))
-    assert {one for found in seen.values() for one in found} == {frozenset(pair) for pair in expected.edges}
-    assert sorted(seen) == list(range(part.n_links)) == list(range(expected.number_of_edges()))
-    assert all(len(found) == 1 for found in seen.values())
+    for node, place in zip(*np.nonzero(subtable.weights), strict=True):
+        pair = (str(rows[node]), str(rows[subtable.ends[node, place]]))
+        assert subtable.weights[node, place] == expected.edges[pair]["weight"] / heaviest
+        seen.setdefault(int(subtable.numbers[node, place]), set()).add(frozenset(pair))
+    assert {pair_set for pairs_of_number in seen.values() for pair_set in pairs_of_number} == {
+        frozenset(pair) for pair in expected.edges
+    }
+    assert sorted(seen) == list(range(subtable.n_links)) == list(range(expected.number_of_edges()))
+    assert all(len(pairs_of_number) == 1 for pairs_of_number in seen.values())
 
 
 # Random draws -----------------------------------------------------------------------------------------------------
@@ -100,24 +102,24 @@ def test_link_table_restrict_to_matches_networkx_subgraph():
 def test_draw_columns_and_draw_rows_are_proportional_to_weights():
     rng = np.random.default_rng(0)
     rows = np.array([[3.0, 0.0, 1.0, 6.0], [0.0, 1e-9, 3e-9, 0.0]])
-    places, some = draw_columns(np.repeat(rows, MANY, axis=0), rng.random(2 * MANY))
-    assert some.all()
+    places, drawn = draw_columns(np.repeat(rows, MANY, axis=0), rng.random(2 * MANY))
+    assert drawn.all()
     first, second = (np.bincount(half, minlength=4) for half in (places[:MANY], places[MANY:]))
     assert first[1] == 0
-    assert fits(first[[0, 2, 3]], [0.3, 0.1, 0.6]) > 0.001
+    assert chi_squared_p(first[[0, 2, 3]], [0.3, 0.1, 0.6]) > 0.001
     assert second[[0, 3]].tolist() == [0, 0]
-    assert fits(second[[1, 2]], [0.25, 0.75]) > 0.001
-    shared = np.bincount(draw_rows(np.array([7, 2, 5]), np.array([1.0, 0.0, 3.0]), rng.random(MANY)), minlength=8)
-    assert shared.sum() == shared[7] + shared[5]
-    assert fits(shared[[7, 5]], [0.25, 0.75]) > 0.001
+    assert chi_squared_p(second[[1, 2]], [0.25, 0.75]) > 0.001
+    row_counts = np.bincount(draw_rows(np.array([7, 2, 5]), np.array([1.0, 0.0, 3.0]), rng.random(MANY)), minlength=8)
+    assert row_counts.sum() == row_counts[7] + row_counts[5]
+    assert chi_squared_p(row_counts[[7, 5]], [0.25, 0.75]) > 0.001
 
 
 @pytest.mark.parametrize("chance", [0.0, np.nextafter(1.0, 0.0)])
 def test_draw_columns_and_draw_rows_never_draw_zero_weight(chance):
-    worth = np.array([[0.0, 0.1, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]])
-    places, some = draw_columns(worth, np.full(2, chance))
+    weights = np.array([[0.0, 0.1, 0.2, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    places, drawn = draw_columns(weights, np.full(2, chance))
     assert places[0] in (1, 2)
-    assert some.tolist() == [True, False]
+    assert drawn.tolist() == [True, False]
     assert draw_rows(np.array([4, 5, 6]), np.array([0.0, 0.7, 0.0]), np.array([chance])).tolist() == [5]
 
 
@@ -135,67 +137,69 @@ def test_scale_to_unit_returns_values_from_zero_to_one():
 
 
 def test_rank_visited_sorts_visited_first_with_strictly_falling_scores():
-    terrain = ground([0.9, 0.5, 0.7, 0.2, 0.7])
-    likeness = terrain.similarities(QUERY)
+    corpus = make_corpus([0.9, 0.5, 0.7, 0.2, 0.7])
+    cosines = corpus.similarities(QUERY)
     visited = np.array([1, 2, 3])
-    scores = visit_scores(np.array([0.25, 0.25, 0.5]), likeness[visited], np.ones(3))
-    found = rank_visited(terrain, 9, likeness, visited, scores)
+    scores = visit_scores(np.array([0.25, 0.25, 0.5]), cosines[visited], np.ones(3))
+    found = rank_visited(corpus, 9, cosines, visited, scores)
     assert ids(found) == ["d", "c", "b", "a", "e"]
-    reached = [hit.score for hit in found]
-    assert all(np.isfinite(reached))
-    assert reached == sorted(set(reached), reverse=True)
-    assert ids(rank_visited(terrain, 2, likeness, visited, scores)) == ["d", "c"]
-    assert rank_visited(terrain, 0, likeness, np.array([1]), np.array([0.5])) == []
+    hit_scores = [hit.score for hit in found]
+    assert all(np.isfinite(hit_scores))
+    assert hit_scores == sorted(set(hit_scores), reverse=True)
+    assert ids(rank_visited(corpus, 2, cosines, visited, scores)) == ["d", "c"]
+    assert rank_visited(corpus, 0, cosines, np.array([1]), np.array([0.5])) == []
 
 
 def test_rank_visited_ties_keep_document_order():
-    terrain = ground([0.5, 0.5, 0.5, 0.5])
-    likeness = terrain.similarities(QUERY)
-    assert ids(rank_visited(terrain, 4, likeness, np.array([2, 3]), np.array([0.5, 0.5]))) == ["c", "d", "a", "b"]
+    corpus = make_corpus([0.5, 0.5, 0.5, 0.5])
+    cosines = corpus.similarities(QUERY)
+    assert ids(rank_visited(corpus, 4, cosines, np.array([2, 3]), np.array([0.5, 0.5]))) == ["c", "d", "a", "b"]
 
 
 # Trajectories -----------------------------------------------------------------------------------------------------
 
 
-def counts(found, names, walks):
-    return [round((hit.score - 1e-6 * hit_likeness(hit)) * walks) for name in names for hit in found if hit.id == name]
+def count_visits(hits, names, walks):
+    return [round((hit.score - 1e-6 * hit_cosine(hit)) * walks) for name in names for hit in hits if hit.id == name]
 
 
-def hit_likeness(hit):
+def hit_cosine(hit):
     return float(hit.text.split()[0])
 
 
 def test_graph_flow_start_is_proportional_to_exp_similarity():
-    terrain = ground([0.6, 0.5, 0.4, 0.3])
-    found = build(GraphFlow, terrain, seeds=3, trajectories=MANY, temperature=0.2).search(QUERY, 3)
+    corpus = make_corpus([0.6, 0.5, 0.4, 0.3])
+    found = build_walker(GraphFlow, corpus, seeds=3, trajectories=MANY, temperature=0.2).search(QUERY, 3)
     weights = np.exp(np.array([0.6, 0.5, 0.4]) / 0.2)
     assert ids(found) == ["a", "b", "c"]
-    assert fits(counts(found, "abc", MANY), weights / weights.sum()) > 0.001
+    assert chi_squared_p(count_visits(found, "abc", MANY), weights / weights.sum()) > 0.001
 
 
 def test_graph_flow_step_is_proportional_to_weight_and_exp_similarity():
-    terrain = ground([0.8, 0.5, 0.4, 0.1], (0, 1, 1.0), (0, 2, 3.0), (0, 3, 2.0))
-    found = build(GraphFlow, terrain, seeds=1, trajectories=MANY, steps=1, temperature=0.3).search(QUERY, 4)
+    corpus = make_corpus([0.8, 0.5, 0.4, 0.1], (0, 1, 1.0), (0, 2, 3.0), (0, 3, 2.0))
+    found = build_walker(GraphFlow, corpus, seeds=1, trajectories=MANY, steps=1, temperature=0.3).search(QUERY, 4)
     weights = np.array([1.0, 3.0, 2.0]) * np.exp(np.array([0.5, 0.4, 0.1]) / 0.3)
-    assert counts(found, "a", MANY) == [MANY]
-    assert fits(counts(found, "bcd", MANY), weights / weights.sum()) > 0.001
+    assert count_visits(found, "a", MANY) == [MANY]
+    assert chi_squared_p(count_visits(found, "bcd", MANY), weights / weights.sum()) > 0.001
 
 
 def test_graph_flow_visit_share_matches_exhaustive_enumeration():
-    likeness = [0.8, 0.5, 0.4, 0.1, 0.6]
+    cosines = [0.8, 0.5, 0.4, 0.1, 0.6]
     links = [(0, 1, 1.0), (1, 2, 2.0), (0, 2, 0.5), (2, 3, 1.0), (3, 4, 3.0)]
     steps, walks = 4, 4000
     weight = np.zeros((5, 5))
-    for one, other, heavy in links:
-        weight[one, other] = weight[other, one] = heavy
-    odds = weight * np.exp(np.array(likeness) / 0.5)
+    for source, target, link_weight in links:
+        weight[source, target] = weight[target, source] = link_weight
+    odds = weight * np.exp(np.array(cosines) / 0.5)
     odds /= odds.sum(axis=1, keepdims=True)
     exact = np.zeros(5)
     for path in product(range(5), repeat=steps):
-        whole = (0, *path)
-        chance = np.prod([odds[one, other] for one, other in zip(whole, path, strict=False)])
-        exact[list(set(whole))] += chance
-    walker = build(GraphFlow, ground(likeness, *links), seeds=1, trajectories=walks, steps=steps, temperature=0.5)
+        nodes = (0, *path)
+        chance = np.prod([odds[source, target] for source, target in zip(nodes, path, strict=False)])
+        exact[list(set(nodes))] += chance
+    walker = build_walker(
+        GraphFlow, make_corpus(cosines, *links), seeds=1, trajectories=walks, steps=steps, temperature=0.5
+    )
     found = {hit.id: hit.score for hit in walker.search(QUERY, 5)}
     shares = np.array([found[name] for name in "abcde"])
     assert exact[0] == pytest.approx(1)
@@ -204,58 +208,62 @@ def test_graph_flow_visit_share_matches_exhaustive_enumeration():
 
 
 def test_graph_flow_stop_is_probability_of_ending_before_step():
-    terrain = ground([0.8, 0.5], (0, 1, 1.0))
-    assert ids(build(GraphFlow, terrain, seeds=1, stop=1.0).search(QUERY, 2)) == ["a", "b"]
-    assert build(GraphFlow, terrain, seeds=1, stop=1.0).search(QUERY, 2)[1].score < 0
-    found = build(GraphFlow, terrain, seeds=1, trajectories=MANY, steps=3, stop=0.3).search(QUERY, 2)
-    stayed = MANY - counts(found, "b", MANY)[0]
-    assert fits([stayed, MANY - stayed], [0.3, 0.7]) > 0.001
+    corpus = make_corpus([0.8, 0.5], (0, 1, 1.0))
+    assert ids(build_walker(GraphFlow, corpus, seeds=1, stop=1.0).search(QUERY, 2)) == ["a", "b"]
+    assert build_walker(GraphFlow, corpus, seeds=1, stop=1.0).search(QUERY, 2)[1].score < 0
+    found = build_walker(GraphFlow, corpus, seeds=1, trajectories=MANY, steps=3, stop=0.3).search(QUERY, 2)
+    stayed = MANY - count_visits(found, "b", MANY)[0]
+    assert chi_squared_p([stayed, MANY - stayed], [0.3, 0.7]) > 0.001
 
 
-@pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_walker_never_leaves_connected_component(make):
+@pytest.mark.parametrize("walker_class", [GraphFlow, Swarm])
+def test_walker_never_leaves_connected_component(walker_class):
     # Both seeds are in the first of two squares. Its other two nodes (c and d) are less similar to the query than all
     # nodes of the second.
     square = [(0, 1, 1.0), (1, 2, 1.0), (2, 3, 1.0), (3, 0, 1.0)]
-    other = [(one + 4, two + 4, weight) for one, two, weight in square]
-    terrain = ground([0.9, 0.8, 0.6, 0.62, 0.7, 0.68, 0.66, 0.64], *square, *other)
-    found = build(make, terrain, seeds=2).search(QUERY, 8)
+    second_square = [(source + 4, target + 4, weight) for source, target, weight in square]
+    corpus = make_corpus([0.9, 0.8, 0.6, 0.62, 0.7, 0.68, 0.66, 0.64], *square, *second_square)
+    found = build_walker(walker_class, corpus, seeds=2).search(QUERY, 8)
     assert set(ids(found)[:4]) == {"a", "b", "c", "d"}
     assert ids(found)[4:] == ["e", "f", "g", "h"]
     assert all(hit.score < 0 for hit in found[4:])
 
 
-@pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_walker_ranking_depends_on_trial_and_seed_only(make):
+@pytest.mark.parametrize("walker_class", [GraphFlow, Swarm])
+def test_walker_ranking_depends_on_trial_and_seed_only(walker_class):
     rng = np.random.default_rng(1)
-    terrain = ground(rng.uniform(0.2, 0.9, 26), *((one, other, 1.0) for one, other in rng.integers(0, 26, (60, 2))))
+    corpus = make_corpus(
+        rng.uniform(0.2, 0.9, 26), *((source, target, 1.0) for source, target in rng.integers(0, 26, (60, 2)))
+    )
 
-    def ranking(number, seed=0):
-        with set_trial(number):
-            return build(make, terrain, seed=seed).search(QUERY, 26)
+    def search_in_trial(trial, seed=0):
+        with set_trial(trial):
+            return build_walker(walker_class, corpus, seed=seed).search(QUERY, 26)
 
-    assert ranking(1) == ranking(1)
-    assert len({tuple(ids(ranking(number))) for number in range(4)}) > 1
-    assert ids(ranking(0, seed=7)) != ids(ranking(0))
-    assert {*ids(ranking(1))} == {*ids(ranking(2))} == set("abcdefghijklmnopqrstuvwxyz")
+    assert search_in_trial(1) == search_in_trial(1)
+    assert len({tuple(ids(search_in_trial(trial))) for trial in range(4)}) > 1
+    assert ids(search_in_trial(0, seed=7)) != ids(search_in_trial(0))
+    assert {*ids(search_in_trial(1))} == {*ids(search_in_trial(2))} == set("abcdefghijklmnopqrstuvwxyz")
 
 
-@pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_walker_mean_scores_are_independent_of_document_order(make):
+@pytest.mark.parametrize("walker_class", [GraphFlow, Swarm])
+def test_walker_mean_scores_are_independent_of_document_order(walker_class):
     rng = np.random.default_rng(3)
-    likeness = rng.permutation(np.linspace(0.2, 0.9, 12))
+    cosines = rng.permutation(np.linspace(0.2, 0.9, 12))
     pairs, weights = rng.integers(0, 12, (20, 2)).tolist(), (rng.random(20) + 0.1).tolist()
     links = [(one, other, weight) for (one, other), weight in zip(pairs, weights, strict=True)]
     order = rng.permutation(12)
     place = np.argsort(order)
-    moved = ground(likeness[order], *((int(place[one]), int(place[other]), weight) for one, other, weight in links))
-    plain = ground(likeness, *links)
+    permuted = make_corpus(
+        cosines[order], *((int(place[one]), int(place[other]), weight) for one, other, weight in links)
+    )
+    original = make_corpus(cosines, *links)
     values = []
-    for terrain, key in ((plain, list("abcdefghijkl")), (moved, ["abcdefghijkl"[i] for i in place])):
-        walker = build(make, terrain, seeds=3)
+    for corpus, key in ((original, list("abcdefghijkl")), (permuted, ["abcdefghijkl"[i] for i in place])):
+        walker = build_walker(walker_class, corpus, seeds=3)
         rows = []
-        for number in range(150):
-            with set_trial(number):
+        for trial in range(150):
+            with set_trial(trial):
                 found = {hit.id: hit.score for hit in walker.search(QUERY, 12)}
             rows.append([max(found[name], 0.0) for name in key])
         values.append(np.array(rows))
@@ -265,15 +273,15 @@ def test_walker_mean_scores_are_independent_of_document_order(make):
     assert one.mean(axis=0).max() > 0.5
 
 
-@pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_walker_small_and_empty_corpora_return_valid_rankings(make):
-    assert make(LinkedCorpus([], Points(), [Said()])).search(QUERY, 5) == []
-    assert ids(make(ground([0.5])).search(QUERY, 5)) == ["a"]
-    assert ids(make(ground([0.1, 0.9, 0.5])).search(QUERY, 2)) == ["b", "c"]
-    assert ids(make(ground([0.1, 0.9, 0.5], (0, 1, 1.0))).search(QUERY, 9))[0] == "b"
-    assert make(ground([0.1, 0.9])).search("0 0", 5) == []
-    assert make(ground([0.1, 0.9])).search(QUERY, 0) == []
-    negative = make(ground([-0.9, -0.5, -0.7], (0, 1, 1.0), (1, 2, 1.0))).search(QUERY, 3)
+@pytest.mark.parametrize("walker_class", [GraphFlow, Swarm])
+def test_walker_small_and_empty_corpora_return_valid_rankings(walker_class):
+    assert walker_class(LinkedCorpus([], Points(), [FixedLinks()])).search(QUERY, 5) == []
+    assert ids(walker_class(make_corpus([0.5])).search(QUERY, 5)) == ["a"]
+    assert ids(walker_class(make_corpus([0.1, 0.9, 0.5])).search(QUERY, 2)) == ["b", "c"]
+    assert ids(walker_class(make_corpus([0.1, 0.9, 0.5], (0, 1, 1.0))).search(QUERY, 9))[0] == "b"
+    assert walker_class(make_corpus([0.1, 0.9])).search("0 0", 5) == []
+    assert walker_class(make_corpus([0.1, 0.9])).search(QUERY, 0) == []
+    negative = walker_class(make_corpus([-0.9, -0.5, -0.7], (0, 1, 1.0), (1, 2, 1.0))).search(QUERY, 3)
     assert set(ids(negative)) == {"a", "b", "c"}
     assert all(np.isfinite(hit.score) for hit in negative)
 
@@ -281,42 +289,47 @@ def test_walker_small_and_empty_corpora_return_valid_rankings(make):
 @given(st.data())
 def test_walker_random_corpora_return_unique_documents_and_falling_scores(data):
     n = data.draw(st.integers(1, 9))
-    likeness = data.draw(st.lists(st.floats(-1, 1), min_size=n, max_size=n).filter(any))
+    cosines = data.draw(st.lists(st.floats(-1, 1), min_size=n, max_size=n).filter(any))
     node, weight = st.integers(0, n - 1), st.floats(1e-6, 1e6)
-    terrain = ground(likeness, *data.draw(st.lists(st.tuples(node, node, weight), max_size=15)))
+    corpus = make_corpus(cosines, *data.draw(st.lists(st.tuples(node, node, weight), max_size=15)))
     k = data.draw(st.integers(1, 12))
-    extremes = {"temperature": 0.01}, {"alpha": 10.0, "beta": 10.0, "deposit": 1000.0}, {"leap": 1.0}, {"decay": 1.0}
-    for make, options in zip((GraphFlow, Swarm, Swarm, Swarm), extremes, strict=True):
-        found = build(make, terrain, seeds=3, **options).search(QUERY, k)
+    extreme_options = (
+        {"temperature": 0.01},
+        {"alpha": 10.0, "beta": 10.0, "deposit": 1000.0},
+        {"leap": 1.0},
+        {"decay": 1.0},
+    )
+    for walker_class, options in zip((GraphFlow, Swarm, Swarm, Swarm), extreme_options, strict=True):
+        found = build_walker(walker_class, corpus, seeds=3, **options).search(QUERY, k)
         scores = [hit.score for hit in found]
-        assert len(set(ids(found))) == len(found) == (min(k, n) if terrain.similarities(QUERY).any() else 0)
+        assert len(set(ids(found))) == len(found) == (min(k, n) if corpus.similarities(QUERY).any() else 0)
         assert np.isfinite(scores).all()
         assert scores == sorted(scores, reverse=True)
 
 
-@pytest.mark.parametrize("make", [GraphFlow, Swarm])
-def test_walker_prior_prefers_documents_with_higher_value(make):
+@pytest.mark.parametrize("walker_class", [GraphFlow, Swarm])
+def test_walker_prior_prefers_documents_with_higher_value(walker_class):
     # The neighbours b and c differ only in `cited`. d has no `cited`, which counts as the lowest value.
-    held = [{}, {"cited": 10}, {"cited": 30}, {}]
-    terrain = ground([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), metadata=held)
-    np.testing.assert_allclose(compute_preferences(terrain, "cited", 2.0), np.exp([-2, -2, 0, -2]))
-    assert compute_preferences(terrain, "", 2.0).tolist() == [1, 1, 1, 1]
-    walker = build(make, terrain, seeds=1, prior="cited", prior_weight=10.0)
+    metadata_rows = [{}, {"cited": 10}, {"cited": 30}, {}]
+    corpus = make_corpus([0.9, 0.5, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), (0, 3, 1.0), metadata=metadata_rows)
+    np.testing.assert_allclose(compute_preferences(corpus, "cited", 2.0), np.exp([-2, -2, 0, -2]))
+    assert compute_preferences(corpus, "", 2.0).tolist() == [1, 1, 1, 1]
+    walker = build_walker(walker_class, corpus, seeds=1, prior="cited", prior_weight=10.0)
     assert ids(walker.search(QUERY, 4))[0] == "c"
     with pytest.raises(BadInput, match="`stars`"):
-        build(make, terrain, prior="stars")
+        build_walker(walker_class, corpus, prior="stars")
 
 
 def test_graph_flow_prior_multiplies_step_odds_and_score():
-    held = [{"cited": 0}, {"cited": 0}, {"cited": 4}]
-    terrain = ground([0.9, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), metadata=held)
-    found = build(
-        GraphFlow, terrain, seeds=1, trajectories=MANY, steps=1, prior="cited", prior_weight=float(np.log(4))
+    metadata_rows = [{"cited": 0}, {"cited": 0}, {"cited": 4}]
+    corpus = make_corpus([0.9, 0.5, 0.5], (0, 1, 1.0), (0, 2, 1.0), metadata=metadata_rows)
+    found = build_walker(
+        GraphFlow, corpus, seeds=1, trajectories=MANY, steps=1, prior="cited", prior_weight=float(np.log(4))
     ).search(QUERY, 3)
     # c is drawn four times as often as b. A visit also counts four times as much: 1 for c and 1/4 for b.
-    fourth, full = counts(found, "bc", MANY)
-    assert 4 * fourth + full == pytest.approx(MANY, abs=4)
-    assert fits([4 * fourth, full], [0.2, 0.8]) > 0.001
+    count_b, count_c = count_visits(found, "bc", MANY)
+    assert 4 * count_b + count_c == pytest.approx(MANY, abs=4)
+    assert chi_squared_p([4 * count_b, count_c], [0.2, 0.8]) > 0.001
 
 
 @pytest.mark.parametrize(
@@ -336,15 +349,15 @@ def test_graph_flow_prior_multiplies_step_odds_and_score():
 )
 def test_graph_flow_invalid_option_raises_error(options):
     with pytest.raises(BadInput, match=f"graphflow: {next(iter(options))}"):
-        build(GraphFlow, ground([0.5]), **options)
+        build_walker(GraphFlow, make_corpus([0.5]), **options)
 
 
 def test_graph_flow_and_swarm_defaults_have_equal_step_budget():
-    terrain = ground([0.5, 0.4], (0, 1, 1.0))
-    flow, swarm = build(GraphFlow, terrain).evidence(QUERY, 5), build(Swarm, terrain).evidence(QUERY, 5)
+    corpus = make_corpus([0.5, 0.4], (0, 1, 1.0))
+    flow, swarm = build_walker(GraphFlow, corpus).evidence(QUERY, 5), build_walker(Swarm, corpus).evidence(QUERY, 5)
     assert flow["steps"] == swarm["steps"] == 200 * 4 == 20 * 10 * 4
-    for shared in ("embedder", "graph", "seeds", "length", "most_links", "prior", "seed"):
-        assert flow[shared] == swarm[shared]
+    for key in ("embedder", "graph", "seeds", "length", "most_links", "prior", "seed"):
+        assert flow[key] == swarm[key]
     assert flow["graph"]["nodes"] == 2
     assert flow["embedder"] == "points"
 
@@ -355,17 +368,17 @@ def test_walker_rankings_are_independent_of_thread_count():
         "swarm": "swarm(graph=knn(neighbours=5), leap=0.1, router=true)",
         "again": "pipeline(of=dense, reranker=swarm(graph=knn(neighbours=5)))",
     }
-    found = [
+    results = [
         run("synthetic:multihop(documents=80, queries=12)", systems, workers=workers, repeats=2, warmup=0, k=20)
         for workers in (1, 4)
     ]
     for name in systems:
-        alone, together = (result.runs[name] for result in found)
-        assert len(alone.trials()) == 2
-        for one, other in zip(alone.trials(), together.trials(), strict=True):
-            assert one.nested == other.nested
-            assert len(one.nested) == 12
-        assert alone.differing()
+        one_thread, four_threads = (result.runs[name] for result in results)
+        assert len(one_thread.trials()) == 2
+        for first_run, second_run in zip(one_thread.trials(), four_threads.trials(), strict=True):
+            assert first_run.nested == second_run.nested
+            assert len(first_run.nested) == 12
+        assert one_thread.differing()
 
 
 def test_system_builder_unknown_walker_option_error_lists_valid_options():

@@ -51,7 +51,7 @@ def test_cli_run_user_class_receives_embedder_and_store(tmp_path):
     systems = ("-s", "a=own:Search(embedder=words(dimensions=512))", "-s", "b=own:Search(reverse=true)")
     systems += ("-s", "c=dense(embedder=words(dimensions=512))", "-s", "d=hybrid(of=a+bm25)")
     done = run(*systems, "-o", "x", "--json")
-    scores = {name: one["means"]["mrr"]["value"] for name, one in json.loads(done.stdout)["systems"].items()}
+    scores = {name: system["means"]["mrr"]["value"] for name, system in json.loads(done.stdout)["systems"].items()}
     assert scores["a"] == scores["c"] > scores["b"]
     manifest = json.loads((tmp_path / "x" / "a" / "manifest.json").read_text())
     assert manifest["system"]["description"] == "own:Search(embedder=words(dimensions=512))"
@@ -66,4 +66,4 @@ def test_cli_run_user_class_invalid_option_prints_error(tmp_path):
     assert "`own:search` has no option `limit`" in run("-s", "a=own:search(limit=3)", code=2).stderr
     (tmp_path / "file.toml").write_text('dataset = "synthetic:needles"\n[systems.a]\nkind = "own:Search"\n')
     failed = command_in(tmp_path, "run")("file.toml", code=2)
-    assert "unknown retriever `own:Search`" in failed.stderr, "a file cannot name code"
+    assert "unknown retriever `own:Search`" in failed.stderr, "a TOML file must not name user code"

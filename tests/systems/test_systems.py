@@ -49,10 +49,10 @@ class Hashing:
     name = "hashing"
 
     def __init__(self) -> None:
-        self.asked: list[list[str]] = []
+        self.batches: list[list[str]] = []
 
     def embed(self, texts):
-        self.asked.append(list(texts))
+        self.batches.append(list(texts))
         vectors = np.zeros((len(texts), 16), np.float32)
         for row, text in enumerate(texts):
             for word in text.split():
@@ -60,7 +60,7 @@ class Hashing:
         return vectors
 
 
-class Fixed:
+class FixedRetriever:
     """Retriever that returns fixed hits for every query and records the depths; async on request."""
 
     def __init__(self, hits, *, asynchronous: bool = False) -> None:
@@ -78,12 +78,12 @@ class Fixed:
         return self.hits[:k]
 
 
-class Broken:
+class BrokenRetriever:
     def search(self, query, k):
         raise RuntimeError("the index is gone")
 
 
-class BrokenLater:
+class BrokenAsyncRetriever:
     async def search(self, query, k):
         raise RuntimeError("the server is gone")
 
@@ -91,17 +91,17 @@ class BrokenLater:
 # BM25 -------------------------------------------------------------------------------------------------------------
 
 
-def lucene(texts: list[str], query: str, k1: float, b: float) -> list[float]:
+def lucene_scores(texts: list[str], query: str, k1: float, b: float) -> list[float]:
     """Compute Lucene's BM25, ln(1 + (N - n + 0.5) / (n + 0.5)) * tf / (tf + norm), in double precision."""
-    split = [text.split() for text in texts]
-    mean = sum(map(len, split)) / len(split)
+    documents_words = [text.split() for text in texts]
+    mean = sum(map(len, documents_words)) / len(documents_words)
     scores = []
-    for words in split:
+    for words in documents_words:
         counts, score = Counter(words), 0.0
         for word in query.split():
-            having = sum(word in other for other in split)
+            document_count = sum(word in other_words for other_words in documents_words)
             if counts[word]:
-                idf = math.log(1 + (len(split) - having + 0.5) / (having + 0.5))
+                idf = math.log(1 + (len(documents_words) - document_count + 0.5) / (document_count + 0.5))
                 score += idf * counts[word] / (counts[word] + k1 * (1 - b + b * len(words) / mean))
         scores.append(score)
     return scores
@@ -115,7 +115,7 @@ def lucene(texts: list[str], query: str, k1: float, b: float) -> list[float]:
 def test_bm25_matches_lucene_formula(texts, query, parameters):
     k1, b = parameters
     found = bm25([Document(str(i), text) for i, text in enumerate(texts)], k1=k1, b=b).search(query, len(texts))
-    expected = lucene(texts, query, k1, b)
+    expected = lucene_scores(texts, query, k1, b)
     assert {hit.id for hit in found} == {str(i) for i, score in enumerate(expected) if score > 0}
     for hit in found:
         assert hit.score == pytest.approx(expected[int(hit.id)], rel=1e-5)
@@ -154,10 +154,10 @@ def test_bm25_corpus_without_words_returns_no_hits(docs):
 
 def test_bm25_stems_words_and_ignores_case():
     system = bm25(documents("Running quickly", "a run", "runs", "lemon"))
-    assert ids(system.search("RUNNING", 5)) == ["d1", "d2", "d0"], "the short ones first"
+    assert ids(system.search("RUNNING", 5)) == ["d1", "d2", "d0"], "shorter documents have higher scores"
     french = bm25(documents("les chats dorment", "the dogs"), language="french")
     assert ids(french.search("chat", 5)) == ["d0"]
-    assert ids(french.search("the", 5)) == ["d1"], "no English stop words there"
+    assert ids(french.search("the", 5)) == ["d1"], "English stop words must not apply"
 
 
 def test_bm25_single_letters_and_digits_are_words():
@@ -168,9 +168,9 @@ def test_bm25_single_letters_and_digits_are_words():
 
 def test_bm25_title_repeated_in_text_is_counted_once():
     titled = [Document("a", "about files", "pathlib"), Document("b", "pathlib about files", "pathlib")]
-    one, other = bm25(titled).search("pathlib", 5)
-    assert (one.id, one.score) == ("a", other.score)
-    assert one.text == "about files"
+    first, second = bm25(titled).search("pathlib", 5)
+    assert (first.id, first.score) == ("a", second.score)
+    assert first.text == "about files"
 
 
 @pytest.mark.parametrize("method", ["lucene", "robertson", "atire", "bm25l", "bm25+"])
@@ -198,18 +198,18 @@ def test_bm25_invalid_option_raises_error(options, word):
 def test_bm25_threads_return_same_hits_as_one():
     texts = [" ".join(f"{word}{n}ing" for word in WORDS) for n in range(50)]
     queries = [f"{WORDS[n % 8]}{n}ing {WORDS[n % 5]}{n + 1}ed" for n in range(40)]
-    alone = [bm25(documents(*texts)).search(query, 5) for query in queries]
-    shared, found = bm25(documents(*texts)), {}
+    expected = [bm25(documents(*texts)).search(query, 5) for query in queries]
+    system, found = bm25(documents(*texts)), {}
 
-    def ask(at):
-        found[at] = [shared.search(query, 5) for query in queries]
+    def search_all(number):
+        found[number] = [system.search(query, 5) for query in queries]
 
-    threads = [threading.Thread(target=ask, args=(at,)) for at in range(4)]
+    threads = [threading.Thread(target=search_all, args=(number,)) for number in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert all(found[at] == alone for at in range(4))
+    assert all(found[number] == expected for number in range(4))
 
 
 # Dense retrieval --------------------------------------------------------------------------------------------------
@@ -238,7 +238,7 @@ def test_dense_retriever_uses_separate_document_embedder():
     system = DenseRetriever(documents("apple", "lemon"), of_queries, ExactStore(), document_embedder=of_documents)
     assert isinstance(system, Retriever)
     assert ids(system.search("lemon", 1)) == ["d1"]
-    assert (of_queries.asked, of_documents.asked) == ([["lemon"]], [["apple", "lemon"]])
+    assert (of_queries.batches, of_documents.batches) == ([["lemon"]], [["apple", "lemon"]])
 
 
 def test_dense_retriever_ignores_zero_vectors():
@@ -251,7 +251,7 @@ def test_dense_retriever_ignores_zero_vectors():
 def test_dense_retriever_embeds_titles_with_texts():
     embedder = Hashing()
     DenseRetriever([Document("a", "apple", "lemon"), Document("b", "mango pie", "mango")], embedder, ExactStore())
-    assert embedder.asked == [["lemon apple", "mango pie"]]
+    assert embedder.batches == [["lemon apple", "mango pie"]]
 
 
 def test_dense_retriever_empty_corpus_returns_no_hits():
@@ -284,13 +284,13 @@ OPTIONS = [
 @pytest.mark.parametrize("asynchronous", [False, True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_hybrid_retriever_matches_fuse_query(options, asynchronous):
-    system = HybridRetriever([Fixed(LEFT, asynchronous=asynchronous), Fixed(RIGHT)], **options)
+    system = HybridRetriever([FixedRetriever(LEFT, asynchronous=asynchronous), FixedRetriever(RIGHT)], **options)
     assert is_async(system) is asynchronous
     found = system.search("q", 10)
     hits = asyncio.run(found) if asynchronous else found
     method = options.get("method", "wsum" if "weights" in options else "rrf")
     parameters = {name: value for name, value in options.items() if name not in ("method", "norm")}
-    lists = [{hit.id: hit.score for hit in one} for one in (LEFT, RIGHT)]
+    lists = [{hit.id: hit.score for hit in part} for part in (LEFT, RIGHT)]
     expected = fuse_query(lists, method, options.get("norm"), **parameters)
     assert [(hit.id, hit.score) for hit in hits] == list(expected.items())
     assert {hit.id: hit.text for hit in hits} == {name: f"text of {name}" for name in "abcd"}
@@ -298,29 +298,31 @@ def test_hybrid_retriever_matches_fuse_query(options, asynchronous):
 
 
 def test_hybrid_retriever_searches_depth_and_returns_k():
-    left, right = Fixed(LEFT), Fixed(RIGHT)
+    left, right = FixedRetriever(LEFT), FixedRetriever(RIGHT)
     assert len(HybridRetriever([left, right], depth=50).search("q", 2)) == 2
     HybridRetriever([left, right], depth=50).search("q", 70)
     assert left.depths == right.depths == [50, 70]
 
 
 def test_hybrid_retriever_duplicate_document_keeps_first_rank():
-    twice = HybridRetriever([Fixed([*LEFT, Hit("a", 0.5, "again")]), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
-    assert twice == HybridRetriever([Fixed(LEFT), Fixed(RIGHT)], weights=(1, 1)).search("q", 9)
+    twice = HybridRetriever(
+        [FixedRetriever([*LEFT, Hit("a", 0.5, "again")]), FixedRetriever(RIGHT)], weights=(1, 1)
+    ).search("q", 9)
+    assert twice == HybridRetriever([FixedRetriever(LEFT), FixedRetriever(RIGHT)], weights=(1, 1)).search("q", 9)
 
 
 def test_hybrid_retriever_empty_list_keeps_other_list():
-    assert ids(HybridRetriever([Fixed([]), Fixed(RIGHT)]).search("q", 9)) == ["c", "d", "a"]
-    assert HybridRetriever([Fixed([]), Fixed([])]).search("q", 9) == []
+    assert ids(HybridRetriever([FixedRetriever([]), FixedRetriever(RIGHT)]).search("q", 9)) == ["c", "d", "a"]
+    assert HybridRetriever([FixedRetriever([]), FixedRetriever([])]).search("q", 9) == []
 
 
 @pytest.mark.parametrize(
     "retrievers",
     [
-        [Fixed(LEFT, asynchronous=True), Broken()],
-        [Broken(), Fixed(LEFT, asynchronous=True)],
-        [BrokenLater(), Fixed(LEFT)],
-        [Fixed(LEFT, asynchronous=True), BrokenLater()],
+        [FixedRetriever(LEFT, asynchronous=True), BrokenRetriever()],
+        [BrokenRetriever(), FixedRetriever(LEFT, asynchronous=True)],
+        [BrokenAsyncRetriever(), FixedRetriever(LEFT)],
+        [FixedRetriever(LEFT, asynchronous=True), BrokenAsyncRetriever()],
     ],
 )
 def test_hybrid_retriever_failing_part_raises_error(retrievers):
@@ -329,7 +331,7 @@ def test_hybrid_retriever_failing_part_raises_error(retrievers):
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "options",
     [
         {"weights": (1, 2, 3)},
         {"method": "magic"},
@@ -339,15 +341,15 @@ def test_hybrid_retriever_failing_part_raises_error(retrievers):
     ],
     ids=str,
 )
-def test_hybrid_retriever_invalid_option_raises_one_line_error(wrong):
+def test_hybrid_retriever_invalid_option_raises_one_line_error(options):
     with pytest.raises(RagaugeError) as error:
-        HybridRetriever([Fixed(LEFT), Fixed(RIGHT)], **wrong)
+        HybridRetriever([FixedRetriever(LEFT), FixedRetriever(RIGHT)], **options)
     assert "\n" not in error.value.message
 
 
 def test_hybrid_retriever_single_part_raises_error():
     with pytest.raises(BadInput, match="at least two"):
-        HybridRetriever([Fixed(LEFT)])
+        HybridRetriever([FixedRetriever(LEFT)])
 
 
 # Pipelines and filters --------------------------------------------------------------------------------------------
@@ -357,29 +359,29 @@ def by_name(query, hits):
     return sorted(hits, key=lambda hit: hit.id, reverse=True)
 
 
-class Halved:
+class HalvingReranker:
     def rerank(self, query, hits):
         return [hit._replace(score=hit.score / 2) for hit in hits[:2]]
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_reranking_pipeline_function_defines_ranking(asynchronous):
-    system = RerankingPipeline(Fixed(LEFT, asynchronous=asynchronous), [by_name])
+    system = RerankingPipeline(FixedRetriever(LEFT, asynchronous=asynchronous), [by_name])
     assert is_async(system) is asynchronous
     found = system.search("q", 3)
     hits = asyncio.run(found) if asynchronous else found
     assert ids(hits) == ["c", "b", "a"]
     scores = [hit.score for hit in hits]
-    assert scores == sorted(scores, reverse=True), "old scores would turn the ranking round"
+    assert scores == sorted(scores, reverse=True), "scores must follow the new order"
     assert hits[0].text == "text of c"
 
 
 def test_reranking_pipeline_applies_rerankers_in_sequence():
-    retriever = Fixed(LEFT)
-    hits = RerankingPipeline(retriever, [Halved(), by_name, Halved()], depth=20).search("q", 1)
+    retriever = FixedRetriever(LEFT)
+    hits = RerankingPipeline(retriever, [HalvingReranker(), by_name, HalvingReranker()], depth=20).search("q", 1)
     assert ids(hits) == ["b"]
     assert retriever.depths == [20]
-    assert [(hit.id, hit.score) for hit in RerankingPipeline(retriever, [Halved()]).search("q", 9)] == [
+    assert [(hit.id, hit.score) for hit in RerankingPipeline(retriever, [HalvingReranker()]).search("q", 9)] == [
         ("a", 6.0),
         ("b", 4.75),
     ]
@@ -387,7 +389,7 @@ def test_reranking_pipeline_applies_rerankers_in_sequence():
 
 def test_reranking_pipeline_without_reranker_raises_error():
     with pytest.raises(BadInput, match="needs a reranker"):
-        RerankingPipeline(Fixed(LEFT), [])
+        RerankingPipeline(FixedRetriever(LEFT), [])
 
 
 MANY = [Hit(f"d{i}", 1000.0 - i, "", {"module": "json" if i % 97 == 96 else "os", "n": i}) for i in range(1000)]
@@ -395,15 +397,15 @@ MANY = [Hit(f"d{i}", 1000.0 - i, "", {"module": "json" if i % 97 == 96 else "os"
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_filtered_retriever_searches_deeper_until_k_hits(asynchronous):
-    retriever = Fixed(MANY, asynchronous=asynchronous)
+    retriever = FixedRetriever(MANY, asynchronous=asynchronous)
     found = FilteredRetriever(retriever, {"module": "json"}).search("q", 5)
     hits = asyncio.run(found) if asynchronous else found
     assert ids(hits) == ["d96", "d193", "d290", "d387", "d484"]
-    assert retriever.depths == [10, 40, 160, 640], "and no deeper than it must"
+    assert retriever.depths == [10, 40, 160, 640], "the depth must not grow further"
 
 
 def test_filtered_retriever_fewer_matches_returns_all_and_stops():
-    retriever = Fixed(MANY)
+    retriever = FixedRetriever(MANY)
     assert ids(FilteredRetriever(retriever, {"module": "json", "n": 96}).search("q", 5)) == ["d96"]
     assert FilteredRetriever(retriever, {"missing": 1}).search("q", 5) == []
     assert max(retriever.depths) < 4000
@@ -414,7 +416,7 @@ def test_filtered_retriever_fewer_matches_returns_all_and_stops():
 # Stages and other properties --------------------------------------------------------------------------------------
 
 
-class Slowly(Hashing):
+class SlowHashing(Hashing):
     def embed(self, texts):
         time.sleep(0.002)
         return super().embed(texts)
@@ -425,19 +427,19 @@ def slow_reranker(query, hits):
     return hits
 
 
-@pytest.mark.parametrize("waiting", [False, True])
-def test_stage_timer_stages_sum_to_at_most_total(waiting):
-    dense = DenseRetriever(documents("apple", "lemon"), Slowly(), ExactStore())
-    other = Fixed(LEFT, asynchronous=waiting)
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_stage_timer_stages_sum_to_at_most_total(asynchronous):
+    dense = DenseRetriever(documents("apple", "lemon"), SlowHashing(), ExactStore())
+    other = FixedRetriever(LEFT, asynchronous=asynchronous)
     system = RerankingPipeline(HybridRetriever([dense, other]), [slow_reranker])
 
-    async def whole():
+    async def search_async():
         with StageTimer() as watch:
             hits = await system.search("apple", 5)
         return watch, hits
 
-    if waiting:
-        watch, hits = asyncio.run(whole())
+    if asynchronous:
+        watch, hits = asyncio.run(search_async())
     else:
         with StageTimer() as watch:
             hits = system.search("apple", 5)
@@ -455,15 +457,15 @@ def test_bm25_records_retrieve_stage_without_hits():
 
 
 def test_retrievers_accept_arbitrary_document_ids():
-    odd = ["", "a b", 'quote"', "ümlaut", "../x", "1"]
-    docs = [Document(name, f"apple {re.sub(r'[^a-z]', '', name)}") for name in odd]
-    assert set(ids(bm25(docs).search("apple", 10))) == set(odd)
-    assert set(ids(DenseRetriever(docs, Hashing(), ExactStore()).search("apple", 10))) == set(odd)
+    names = ["", "a b", 'quote"', "ümlaut", "../x", "1"]
+    docs = [Document(name, f"apple {re.sub(r'[^a-z]', '', name)}") for name in names]
+    assert set(ids(bm25(docs).search("apple", 10))) == set(names)
+    assert set(ids(DenseRetriever(docs, Hashing(), ExactStore()).search("apple", 10))) == set(names)
 
 
 def test_hybrid_retriever_single_hit_counts_in_weighted_fusion():
-    vectors = Fixed([Hit("x", 0.31), Hit("y", 0.30), Hit("exact", 0.05)])
-    words = Fixed([Hit("exact", 12.0)])
+    vectors = FixedRetriever([Hit("x", 0.31), Hit("y", 0.30), Hit("exact", 0.05)])
+    words = FixedRetriever([Hit("exact", 12.0)])
     found = HybridRetriever([vectors, words], weights=(0.7, 0.3)).search("q", 3)
     assert {hit.id: round(hit.score, 4) for hit in found} == {"x": 0.7, "y": 0.6731, "exact": 0.3}
 
@@ -471,31 +473,31 @@ def test_hybrid_retriever_single_hit_counts_in_weighted_fusion():
 def test_async_system_sync_parts_do_not_block_event_loop():
     gate = threading.Event()
 
-    def waits(query, hits):
+    def wait_and_rerank(query, hits):
         assert gate.wait(30)
         return hits
 
-    class Waits:
+    class WaitingRetriever:
         def search(self, query, k):
             assert gate.wait(30)
             return [Hit("b", 1.0)]
 
-    later = Fixed([Hit("a", 1.0)], asynchronous=True)
+    async_part = FixedRetriever([Hit("a", 1.0)], asynchronous=True)
 
-    async def whole(system):
-        async def opens():
+    async def search_and_open(system):
+        async def open_gate():
             await asyncio.sleep(0)
             gate.set()  # never reached if the event loop is blocked
 
-        found, _ = await asyncio.gather(system.search("q", 2), opens())
+        found, _ = await asyncio.gather(system.search("q", 2), open_gate())
         return ids(found)
 
-    assert asyncio.run(whole(RerankingPipeline(later, [waits]))) == ["a"]
+    assert asyncio.run(search_and_open(RerankingPipeline(async_part, [wait_and_rerank]))) == ["a"]
     gate.clear()
-    assert set(asyncio.run(whole(HybridRetriever([later, Waits()])))) == {"a", "b"}
+    assert set(asyncio.run(search_and_open(HybridRetriever([async_part, WaitingRetriever()])))) == {"a", "b"}
 
 
-class Told:
+class WithEvidence:
     def __init__(self, used, *, asynchronous=False):
         self.used, self.asynchronous = used, asynchronous
 
@@ -511,20 +513,20 @@ class Told:
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_evidence_of_parts_is_passed_on(asynchronous):
-    def said(system):
+    def read_evidence(system):
         found = system.evidence("q", 5)
 
-        async def waited():
+        async def await_evidence():
             return await found
 
-        return asyncio.run(waited()) if asynchronous else found
+        return asyncio.run(await_evidence()) if asynchronous else found
 
-    unused, used = Told(False, asynchronous=asynchronous), Told(True)
-    assert said(HybridRetriever([used, unused]))["index_used"] is False
-    assert said(RerankingPipeline(unused, [by_name]))["index_used"] is False
-    assert said(FilteredRetriever(unused, {"a": 1}))["index_used"] is False
+    unused, used = WithEvidence(False, asynchronous=asynchronous), WithEvidence(True)
+    assert read_evidence(HybridRetriever([used, unused]))["index_used"] is False
+    assert read_evidence(RerankingPipeline(unused, [by_name]))["index_used"] is False
+    assert read_evidence(FilteredRetriever(unused, {"a": 1}))["index_used"] is False
     assert HybridRetriever([used, used]).evidence("q", 5)["index_used"] is True
-    assert "index_used" not in HybridRetriever([Fixed([]), Fixed([])]).evidence("q", 5)
+    assert "index_used" not in HybridRetriever([FixedRetriever([]), FixedRetriever([])]).evidence("q", 5)
 
 
 def test_dense_retriever_builds_index_at_construction():
@@ -535,13 +537,13 @@ def test_dense_retriever_builds_index_at_construction():
     system = DenseRetriever(documents(*(f"{a} {b}" for a in WORDS for b in WORDS)), Hashing(), store)
     assert store._index.ntotal == 64
     assert system.evidence("apple", 3)["kind"] == "hnsw"
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(ids(system.search("apple mango", 5)))) for _ in range(8)]
+    rankings = []
+    threads = [threading.Thread(target=lambda: rankings.append(ids(system.search("apple mango", 5)))) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 8
+    assert len(rankings) == 8
 
 
 def test_bm25_query_with_empty_stem_returns_matching_hits():
