@@ -68,7 +68,7 @@ def list_checks(found):
     judgments(low=-1),
     runs(),
     runs(),
-    st.sampled_from([name for name, rules in PRESETS.items() if rules.ties != "expected"]),
+    st.sampled_from([name for name, convention in PRESETS.items() if convention.ties != "expected"]),
     st.lists(st.sampled_from(MIXED_MEASURES), min_size=1, max_size=4, unique=True),
 )
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_audit_random_inputs_renders_json_and_markdown(qrels, first_run, second_
         expect={"ndcg@10": "0.1234"},
         repeats={"one": [second_run]},
     )
-    assert list_checks(found) >= {"conventions", "expected", "repetitions"}
+    assert list_checks(found) >= {"conventions", "expected", "repeated documents"}
     data = json.loads(format_results(found, "json"))
     assert data["problems"] == len(found.problems)
     assert format_results(found, "markdown").startswith("# Audit")
@@ -97,7 +97,7 @@ def test_audit_accepts_runs_as_dict_path_frame_and_list(folder):
         "one",
         "mine",
     ]
-    by_list = audit(QRELS, [folder / "one.run", folder / "other.run"], checks="repetitions")
+    by_list = audit(QRELS, [folder / "one.run", folder / "other.run"], checks="repeated-documents")
     assert [finding.subject for finding in by_list.findings] == ["one", "other"]
 
 
@@ -124,14 +124,14 @@ def test_audit_ties_use_rank_column_of_file_like_evaluate(folder):
 
 def test_audit_checks_without_evidence_are_skipped_with_reason():
     found = audit(QRELS, RUN)
-    assert set(found.skipped) >= {"expect", "repeats", "duplicates", "near-duplicates", "verbatim", "predictors"}
+    assert set(found.skipped) >= {"expect", "trials", "duplicates", "near-duplicates", "verbatim", "predictors"}
     assert "--corpus (documents=)" in found.skipped["duplicates"]
     assert "--queries (queries=)" in found.skipped["verbatim"]
     assert "--expect ndcg@10=0.7439 (expect=)" in found.skipped["expect"]
-    assert "NAME=FILE again (repeats=)" in found.skipped["repeats"]
+    assert "NAME=FILE again (repeats=)" in found.skipped["trials"]
     alone = audit(QRELS)
     assert alone.skipped["ties"] == "no run given"
-    assert list_checks(alone) == {"ground truth", "few queries"}
+    assert list_checks(alone) == {"truncated judgments", "few queries"}
     assert alone.notes == ["12 judged queries, 0 runs, convention default"]
 
 
@@ -170,14 +170,14 @@ def test_audit_accepts_runs_that_evaluate_rejects(folder):
     with pytest.raises(BadInput, match="appears more than once"):
         evaluate(folder / "qrels.txt", folder / "again.run")
     found = audit(folder / "qrels.txt", folder / "again.run")
-    problem = next(finding for finding in found.problems if finding.check == "repetitions")
+    problem = next(finding for finding in found.problems if finding.check == "repeated documents")
     assert (problem.count, list(problem.examples)) == (1, ["b for q0"])
     assert found.notes[0].endswith("convention default, duplicates=first")
     incomplete_run = {q: docs for q, docs in RUN.items() if q not in ("q1", "q2")}
     with pytest.raises(BadInput, match="has no ranking"):
         evaluate(QRELS, incomplete_run, convention="trec10")
     found = audit(QRELS, incomplete_run, convention="trec10")
-    assert next(finding for finding in found.problems if finding.check == "survivorship").count == 2
+    assert next(finding for finding in found.problems if finding.check == "missing queries").count == 2
 
 
 def test_audit_invalid_arguments_raise_error():
@@ -221,11 +221,11 @@ def test_audit_run_folder_provides_all_evidence(tmp_path):
     assert set(found.skipped) == {"expect"}
     assert found.notes == ["12 judged queries, 2 runs, convention default"]
     kinds = {(finding.subject, finding.check): finding for finding in found.findings}
-    assert kinds["flaky", "survivorship"].count >= 1
-    assert "failed" in kinds["flaky", "survivorship"].message
-    assert kinds["flaky", "repeats"].count == 12
-    assert not kinds["steady", "repeats"].problem
-    assert kinds["steady", "repeats"].message == "steady returned the same rankings in all 2 trials"
+    assert kinds["flaky", "missing queries"].count >= 1
+    assert "failed" in kinds["flaky", "missing queries"].message
+    assert kinds["flaky", "trials"].count == 12
+    assert not kinds["steady", "trials"].problem
+    assert kinds["steady", "trials"].message == "steady returned the same rankings in all 2 trials"
 
 
 def describe_findings(found):
@@ -268,12 +268,12 @@ def test_audit_experiment_defaults_to_its_convention():
     experiment = run(
         "synthetic:needles(documents=60, queries=12)", {"words": "bm25"}, k=5, measures=["mrr"], convention="beir"
     )
-    assert audit(experiment, checks="truth").notes == ["12 judged queries, 1 run, convention beir"]
+    assert audit(experiment, checks="truncated-judgments").notes == ["12 judged queries, 1 run, convention beir"]
 
 
 def test_audit_files_same_run_name_twice_is_a_repeat(folder):
     found = audit_files(
-        [str(folder / "qrels.txt"), f"mine={folder / 'one.run'}", f"mine={folder / 'other.run'}"], checks=["repeats"]
+        [str(folder / "qrels.txt"), f"mine={folder / 'one.run'}", f"mine={folder / 'other.run'}"], checks=["trials"]
     )
     assert [finding.subject for finding in found.problems] == ["mine"]
 
@@ -379,7 +379,8 @@ def test_audit_every_problem_kind_has_a_remedy():
     for path in Path(checks.__file__).parent.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
-                check_name, problem = node.args[1], node.args[2]
+                keywords = {keyword.arg: keyword.value for keyword in node.keywords}
+                check_name, problem = node.args[1], keywords.get("problem") or node.args[2]
                 if isinstance(check_name, ast.Constant) and not (
                     isinstance(problem, ast.Constant) and not problem.value
                 ):
@@ -398,8 +399,8 @@ def test_audit_report_lists_runs_without_problem():
     lines = render_lines(audit(QRELS, {"one": RUN, "two": tied}, checks=["ties"]))
     assert "ties  no two documents of a query have the same score" in lines
     three_runs = {"one": RUN, "two": {**RUN, "q0": {"a": 1.0}}, "three": {**RUN, "q0": {"b": 1.0}}}
-    lines = render_lines(audit(QRELS, three_runs, checks=["ties", "repetitions"]))
-    assert "repetitions, ties  no problem in one, two, three" in lines
+    lines = render_lines(audit(QRELS, three_runs, checks=["ties", "repeated-documents"]))
+    assert "repeated documents, ties  no problem in one, two, three" in lines
     assert report.summarise_audit(Audit([], {"a": "b", "c": "d"})) == "0 problems found, 2 checks skipped."
 
 
@@ -529,7 +530,9 @@ def test_audit_files_accepts_dataset_without_run(tmp_path):
     assert {finding.check for finding in found.problems} >= {"duplicates", "leaking field"}
     assert found.skipped["ties"] == "no run given"
     (tmp_path / "qrels.txt").write_text("".join(f"q{i} 0 d{j} 1\n" for i in range(20) for j in range(12)))
-    (finding, *_) = audit_files([str(tmp_path / "qrels.txt")], checks=["truth"], measures=["recall@10"]).findings
+    (finding, *_) = audit_files(
+        [str(tmp_path / "qrels.txt")], checks=["truncated-judgments"], measures=["recall@10"]
+    ).findings
     assert "exactly 12 relevant documents" in finding.message
 
 
@@ -546,7 +549,7 @@ def test_audit_repeats_changes_with_equal_mean_are_a_problem():
     qrels = {f"q{i}": {"a": 1} for i in range(20)}
     first_run = {f"q{i}": {"a": 2.0 if i % 2 else 1.0, "b": 1.5} for i in range(20)}
     second_run = {f"q{i}": {"a": 1.0 if i % 2 else 2.0, "b": 1.5} for i in range(20)}
-    found = audit(qrels, {"x": first_run}, repeats={"x": [second_run]}, measures=["mrr"], checks=["repeats"])
+    found = audit(qrels, {"x": first_run}, repeats={"x": [second_run]}, measures=["mrr"], checks=["trials"])
     (finding,) = found.problems
     assert finding.count == 20
     assert list(finding.examples) == [f"q{i}" for i in range(len(finding.examples))]
@@ -564,7 +567,7 @@ def test_audit_judgments_truncated_at_small_cap_are_a_problem():
     rng = random.Random(0)
     full = {f"q{i}": rng.randrange(1, 25) for i in range(100)}
     qrels = {query: {f"d{j}": 1 for j in range(min(6, n))} for query, n in full.items()}
-    found = audit(qrels, checks=["truth"], measures=["mrr"])
+    found = audit(qrels, checks=["truncated-judgments"], measures=["mrr"])
     assert any("capped" in finding.message for finding in found.problems)
     honest = {f"q{i}": {f"d{j}": 1 for j in range(min(6, 1 + int(rng.expovariate(0.9))))} for i in range(100)}
-    assert not audit(honest, checks=["truth"], measures=["mrr"]).problems
+    assert not audit(honest, checks=["truncated-judgments"], measures=["mrr"]).problems

@@ -7,8 +7,8 @@ from tests.audits.test_run_checks import make_run
 
 import ragauge
 from ragauge.audits import audit_files, comparability
-from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
-from ragauge.audits.evidence import AuditInput
+from ragauge.audits.audit_input import AuditInput
+from ragauge.audits.checks import AUDIT_CHECKS, run_audit_checks
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments, Run
 from ragauge.measures.conventions import PRESETS
@@ -29,9 +29,9 @@ def make_manifest_run(evidence=None, plan=PLAN, data=HASHES):
 
 
 def audit_runs(**runs):
-    rules = PRESETS["default"]
-    return audit_evidence(
-        AuditInput(QRELS, runs, parse_measure_names(["mrr"], rules), rules), [AUDIT_CHECKS["footing"]]
+    convention = PRESETS["default"]
+    return run_audit_checks(
+        AuditInput(QRELS, runs, parse_measure_names(["mrr"], convention), convention), [AUDIT_CHECKS["comparability"]]
     )
 
 
@@ -40,7 +40,7 @@ def get_only(audit):
     return finding
 
 
-def test_footing_equal_graph_retrievers_have_no_problem():
+def test_comparability_equal_graph_retrievers_have_no_problem():
     finding = get_only(audit_runs(flow=make_manifest_run(WALK), swarm=make_manifest_run({**WALK, "agents": 20})))
     assert (finding.problem, finding.count, finding.table) == (False, 0, None)
     inputs = "documents, queries, depth, repeats, embedder, graph, seeds, links of a node and budget"
@@ -61,7 +61,7 @@ def test_footing_equal_graph_retrievers_have_no_problem():
         ({"most_links": 1}, "links of a node", ["64", "1"]),
     ],
 )
-def test_footing_different_graph_retrieval_inputs_are_a_problem(change, name, cells):
+def test_comparability_different_graph_retrieval_inputs_are_a_problem(change, name, cells):
     finding = get_only(audit_runs(flow=make_manifest_run(WALK), swarm=make_manifest_run({**WALK, **change})))
     assert finding.problem
     assert finding.message == f"flow, swarm are graph retrievers with different inputs: {name}"
@@ -81,7 +81,7 @@ def test_footing_different_graph_retrieval_inputs_are_a_problem(change, name, ce
         ({"embedder": "large"}, "give all graph retrievers the same embedder, and run all systems without a prior"),
     ],
 )
-def test_footing_different_prior_remedy_is_no_prior(change, remedy):
+def test_comparability_different_prior_remedy_is_no_prior(change, remedy):
     finding = get_only(
         audit_runs(flow=make_manifest_run(WALK), swarm=make_manifest_run({**WALK, "prior": "hidden", **change}))
     )
@@ -89,12 +89,12 @@ def test_footing_different_prior_remedy_is_no_prior(change, remedy):
     assert "report it as a comparison of whole systems" in finding.remedy
 
 
-def test_footing_missing_seeds_or_link_limit_is_not_a_difference():
+def test_comparability_missing_seeds_or_link_limit_is_not_a_difference():
     without_limits = {name: value for name, value in WALK.items() if name not in ("seeds", "most_links")}
     assert not get_only(audit_runs(flow=make_manifest_run(WALK), rank=make_manifest_run(without_limits))).problem
 
 
-def test_footing_compares_graphs_by_fingerprint():
+def test_comparability_compares_graphs_by_fingerprint():
     same_graph = {**GRAPH, "kinds": {"links": 1, "knn(neighbours=8)": 0}}
     assert not get_only(
         audit_runs(flow=make_manifest_run(WALK), swarm=make_manifest_run({**WALK, "graph": same_graph}))
@@ -114,7 +114,7 @@ def test_facts_from_manifest_reads_nested_pipeline_parts():
     assert comparability.facts_from_manifest(make_manifest_run(two_walks).manifest)["budget"] == "1,600"
 
 
-def test_footing_other_differences_are_a_note():
+def test_comparability_other_differences_are_a_note():
     finding = get_only(
         audit_runs(
             words=make_manifest_run(),
@@ -134,7 +134,7 @@ def test_footing_other_differences_are_a_note():
     assert list(finding.table.rows[3]) == ["swarm", "50", "1", "small", "1 link (0123456789)", "400"]
 
 
-def test_footing_different_documents_are_a_problem():
+def test_comparability_different_documents_are_a_problem():
     other_hashes = {**HASHES, "documents_hash": "f" * 32}
     first, *rest = audit_runs(one=make_manifest_run(WALK), two=make_manifest_run(WALK, data=other_hashes)).findings
     assert (first.check, first.problem, rest) == ("other data", True, [])
@@ -142,17 +142,17 @@ def test_footing_different_documents_are_a_problem():
     assert [row[1] for row in first.table.rows] == ["2 (dddddddddd)", "2 (ffffffffff)"]
 
 
-def test_footing_needs_two_runs_with_manifest():
+def test_comparability_needs_two_runs_with_manifest():
     single_run = audit_runs(one=make_manifest_run(WALK))
     assert (single_run.findings, single_run.skipped) == ([], {})
     with_file = audit_runs(one=make_run(RANKING), two=make_manifest_run(WALK))
     assert with_file.findings == []
     assert with_file.skipped == {
-        "footing": "the provenance of the runs is unknown: folders written by `ragauge run` contain it"
+        "comparability": "the provenance of the runs is unknown: folders written by `ragauge run` contain it"
     }
 
 
-def test_footing_of_experiment_folder_reads_manifests(tmp_path):
+def test_comparability_of_experiment_folder_reads_manifests(tmp_path):
     documents = [Document(f"d{i}", f"word{i} of the text", metadata={"links": [f"d{(i + 1) % 20}"]}) for i in range(20)]
     queries = {f"q{i}": f"word{i}" for i in range(5)}
     data = Dataset("ring", documents, queries, Judgments({query: {f"d{i}": 1} for i, query in enumerate(queries)}))
@@ -161,10 +161,10 @@ def test_footing_of_experiment_folder_reads_manifests(tmp_path):
         "reranked": "pipeline(of=bm25, reranker=swarm(graph=links), depth=10)",
     }
     ragauge.run(data, systems, measures=["mrr@5"], out=tmp_path / "same")
-    report = audit_files([str(tmp_path / "same")], checks=["footing"])
+    report = audit_files([str(tmp_path / "same")], checks=["comparability"])
     assert report.problems == []
     ragauge.run(data, {**systems, "other": "swarm(graph=knn)"}, measures=["mrr@5"], out=tmp_path / "unlike")
-    (finding,) = audit_files([str(tmp_path / "unlike")], checks=["footing"]).problems
+    (finding,) = audit_files([str(tmp_path / "unlike")], checks=["comparability"]).problems
     assert finding.message == "flow, reranked, other are graph retrievers with different inputs: graph"
     flow_graph, reranked_graph, other_graph = (row[1] for row in finding.table.rows)
     assert flow_graph == reranked_graph != other_graph

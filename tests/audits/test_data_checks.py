@@ -16,8 +16,8 @@ from sklearn.metrics import roc_auc_score
 
 import ragauge
 from ragauge.audits import corpus, leakage, leakage_fields, leakage_predictors
-from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
-from ragauge.audits.evidence import AuditInput
+from ragauge.audits.audit_input import AuditInput
+from ragauge.audits.checks import AUDIT_CHECKS, run_audit_checks
 from ragauge.audits.leakage_fields import WeightedCorpus
 from ragauge.core.documents import Document
 from ragauge.core.errors import MissingEvidence, MissingExtra
@@ -46,14 +46,16 @@ def make_run(scores, name="run"):
     )
 
 
-def make_evidence(grades, runs=None, *, documents=None, queries=None, measures=("ndcg@10", "mrr"), rules="default"):
+def make_audit_input(
+    grades, runs=None, *, documents=None, queries=None, measures=("ndcg@10", "mrr"), convention="default"
+):
     if isinstance(documents, dict):
         documents = [Document(name, text) for name, text in documents.items()]
     return AuditInput(
         grades if isinstance(grades, Judgments) else Judgments(grades),
         {name: run if isinstance(run, Run) else make_run(run, name) for name, run in (runs or {}).items()},
         [parse_measure(name) for name in measures],
-        PRESETS[rules],
+        PRESETS[convention],
         documents,
         queries,
     )
@@ -61,7 +63,7 @@ def make_evidence(grades, runs=None, *, documents=None, queries=None, measures=(
 
 def run_bm25(data, k=100):
     """BM25 run of all queries over all documents, best first."""
-    index = WeightedCorpus.of(data.documents)
+    index = WeightedCorpus.from_documents(data.documents)
     rows = np.arange(len(data.documents))
     scores = {}
     for query, text in data.queries.items():
@@ -71,17 +73,17 @@ def run_bm25(data, k=100):
     return make_run(scores, "bm25")
 
 
-def make_dataset_evidence(data, **runs):
-    return make_evidence(data.judgments, runs, documents=data.documents, queries=data.queries)
+def make_dataset_input(data, **runs):
+    return make_audit_input(data.judgments, runs, documents=data.documents, queries=data.queries)
 
 
-def find_by_check(check, evidence):
-    return {finding.check: finding for finding in check(evidence)}
+def find_by_check(check, audit_input):
+    return {finding.check: finding for finding in check(audit_input)}
 
 
 def test_weighted_corpus_scores_match_bm25_formula():
     documents = [Document("a", "red fox red"), Document("b", "a red dog"), Document("c", "grey")]
-    found = WeightedCorpus.of(documents).scores("Red red fox?", np.array([0, 1, 2]))
+    found = WeightedCorpus.from_documents(documents).scores("Red red fox?", np.array([0, 1, 2]))
     rarity = {"red": math.log(1 + 1.5 / 2.5), "fox": math.log(1 + 2.5 / 1.5)}
     saturated = {count: count / (count + 0.9 * (1 - 0.4 + 0.4 * 3 / (7 / 3))) for count in (1, 2)}
     assert found[0] == pytest.approx(2 * rarity["red"] * saturated[2] + rarity["fox"] * saturated[1])
@@ -91,8 +93,10 @@ def test_weighted_corpus_scores_match_bm25_formula():
 
 def test_check_duplicates_effect_by_hand():
     documents = {"a": "The  same\nText", "b": "the same text", "c": "another", "e": " \n", "f": ""}
-    evidence = make_evidence({"q": {"a": 1, "c": 0}}, {"mine": {"q": {"b": 3, "a": 2, "c": 1}}}, documents=documents)
-    found = find_by_check(corpus.check_duplicates, evidence)
+    audit_input = make_audit_input(
+        {"q": {"a": 1, "c": 0}}, {"mine": {"q": {"b": 3, "a": 2, "c": 1}}}, documents=documents
+    )
+    found = find_by_check(corpus.check_duplicates, audit_input)
     duplicates = found["duplicates"]
     assert (duplicates.problem, duplicates.count, list(duplicates.examples)) == (True, 2, ["a = b"])
     # The relevant document a is at rank 2, and its duplicate b at rank 1. If they share judgments or are merged, rank 1
@@ -112,43 +116,43 @@ def test_check_duplicates_effect_by_hand():
 
 def test_check_duplicates_with_equal_grades_have_no_problem():
     documents = {"a": "one text", "b": "One text", **{f"d{i}": f"text number {i}" for i in range(100)}}
-    found = find_by_check(corpus.check_duplicates, make_evidence({"q": {"a": 1, "b": 1}}, documents=documents))
+    found = find_by_check(corpus.check_duplicates, make_audit_input({"q": {"a": 1, "b": 1}}, documents=documents))
     assert (found["duplicates"].count, found["duplicates"].problem, found["duplicates"].effect) == (2, False, "")
 
 
 def test_check_duplicates_empty_documents_are_a_problem_if_means_change():
     documents = {"a": "some text", "e": ""}
-    changing = make_evidence({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
+    changing = make_audit_input({"q": {"a": 1, "e": 1}}, {"r": {"q": {"a": 1}}}, documents=documents)
     finding = find_by_check(corpus.check_duplicates, changing)["empty documents"]
     assert finding.problem
     assert finding.effect == f"ndcg@10 of r {1 / (1 + 1 / math.log2(3)):.4f} to 1.0000 if they are excluded"
-    unchanged = make_evidence({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
+    unchanged = make_audit_input({"q": {"a": 1, "e": 1}}, {"r": {"q": {"x": 1}}}, documents=documents)
     finding = find_by_check(corpus.check_duplicates, unchanged)["empty documents"]
     assert (finding.problem, finding.count, finding.table) == (False, 1, None)
     assert finding.effect == "scores do not change if they are excluded"
-    without_run = find_by_check(corpus.check_duplicates, make_evidence({"q": {"a": 1, "e": 1}}, documents=documents))
+    without_run = find_by_check(corpus.check_duplicates, make_audit_input({"q": {"a": 1, "e": 1}}, documents=documents))
     assert without_run["empty documents"].problem  # without a run, the effect is unknown
 
 
 def test_check_duplicates_different_grades_are_contradictions():
     documents = {"a": "one text", "b": "One text", "c": "other"}
-    evidence = make_evidence(
+    audit_input = make_audit_input(
         {"q": {"a": 2, "b": 0}, "p": {"c": 1}}, {"r": {"q": {"b": 1}, "p": {}}}, documents=documents
     )
-    finding = find_by_check(corpus.check_duplicates, evidence)["contradictions"]
+    finding = find_by_check(corpus.check_duplicates, audit_input)["contradictions"]
     assert (finding.problem, finding.count, list(finding.examples)) == (True, 1, ["query q: a is 2, b is 0"])
     assert finding.effect == f"ndcg@10 of r 0.0000 to {1 / (1 + 1 / math.log2(3)) / 2:.4f} if the higher grade is used"
 
 
 def test_data_checks_keep_inputs_unchanged():
     grades = {"q": {"a": 1}, "p": {"nowhere": 1, "c": 1}}
-    evidence = make_evidence(
+    audit_input = make_audit_input(
         grades,
         {"r": {"q": {"b": 1}, "p": {"c": 1}}},
         documents={"a": "x y", "b": "x y", "c": "z"},
         queries={"q": "x y"},
     )
-    table = evidence.runs["r"].table.clone()
+    table = audit_input.runs["r"].table.clone()
     for check in (
         corpus.check_duplicates,
         corpus.check_near_duplicates,
@@ -156,9 +160,9 @@ def test_data_checks_keep_inputs_unchanged():
         leakage.check_own_documents,
         leakage.check_verbatim_queries,
     ):
-        assert list(check(evidence))
+        assert list(check(audit_input))
     assert grades == {"q": {"a": 1}, "p": {"nowhere": 1, "c": 1}}
-    assert evidence.runs["r"].table.equals(table)
+    assert audit_input.runs["r"].table.equals(table)
 
 
 def test_near_duplicate_documents_match_pairwise_jaccard():
@@ -192,13 +196,13 @@ def test_near_duplicate_documents_match_pairwise_jaccard():
 def test_check_near_duplicates_ignores_exact_duplicates():
     body = " ".join(f"word{i}" for i in range(40))
     documents = {"a": f"{body} end", "b": f"{body} stop", "c": f"{body} END"} | {f"d{i}": f"text {i}" for i in range(5)}
-    finding = find_by_check(corpus.check_near_duplicates, make_evidence({"q": {"a": 1}}, documents=documents))[
+    finding = find_by_check(corpus.check_near_duplicates, make_audit_input({"q": {"a": 1}}, documents=documents))[
         "near duplicates"
     ]
     assert (finding.problem, finding.count, list(finding.examples)) == (True, 2, ["a ~ b"])
     in_large_corpus = find_by_check(
         corpus.check_near_duplicates,
-        make_evidence({"q": {"d1": 1}}, documents=documents | {str(i): f"t {i}" for i in range(20)}),
+        make_audit_input({"q": {"d1": 1}}, documents=documents | {str(i): f"t {i}" for i in range(20)}),
     )
     assert not in_large_corpus["near duplicates"].problem
 
@@ -206,7 +210,7 @@ def test_check_near_duplicates_ignores_exact_duplicates():
 def test_check_near_duplicates_without_rensa_raises_missing_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(MissingExtra) as caught:
-        list(corpus.check_near_duplicates(make_evidence({"q": {"a": 1}}, documents={"a": "x"})))
+        list(corpus.check_near_duplicates(make_audit_input({"q": {"a": 1}}, documents={"a": "x"})))
     assert "[audit]'" in caught.value.hint
 
 
@@ -241,7 +245,7 @@ def test_check_orphans_documents_effect_by_hand():
     grades = {"q": {"d1": 1, "d02": 1}, "p": {"gone": 1}}
     runs = {"r": {"q": {"d01": 2, "d02": 1}, "p": {"d03": 1}}}
     finding = find_by_check(
-        corpus.check_orphans, make_evidence(grades, runs, documents=documents, measures=["precision@2", "map"])
+        corpus.check_orphans, make_audit_input(grades, runs, documents=documents, measures=["precision@2", "map"])
     )["orphan documents"]
     assert (finding.problem, finding.count, list(finding.examples)) == (True, 2, ["d1 -> d01", "gone"])
     assert "1 of 2 ids would match if zero padding were ignored" in finding.message
@@ -256,7 +260,7 @@ def test_check_orphans_documents_effect_by_hand():
 
 def test_check_orphans_not_relevant_have_no_problem():
     found = find_by_check(
-        corpus.check_orphans, make_evidence({"q": {"a": 1, "gone": 0}}, documents={"a": "x"}, queries={"q": "x"})
+        corpus.check_orphans, make_audit_input({"q": {"a": 1, "gone": 0}}, documents={"a": "x"}, queries={"q": "x"})
     )
     assert not found["orphan documents"].problem
     assert found["orphan documents"].count == 1
@@ -264,10 +268,10 @@ def test_check_orphans_not_relevant_have_no_problem():
 
 
 def test_check_orphans_matches_query_ids():
-    evidence = make_evidence(
+    audit_input = make_audit_input(
         {"q1": {"a": 1}, "q02": {"a": 1}}, {"r": {"q1": {"a": 1}, "q2": {"a": 1}}}, queries={"q1": "x", "q2": "y"}
     )
-    finding = find_by_check(corpus.check_orphans, evidence)["orphan queries"]
+    finding = find_by_check(corpus.check_orphans, audit_input)["orphan queries"]
     assert (finding.problem, list(finding.examples)) == (True, ["q02 -> q2"])
     assert finding.table.rows[0] == ["r", "ndcg@10", 0.5, 2, 1, 1, 1, 2]
 
@@ -279,10 +283,10 @@ def test_check_orphans_cacm_corrected_scores_match_evaluate(shared):
         for query, docs in data.judgments.nested.items()
     }
     run = run_bm25(data, 30)
-    evidence = make_evidence(
+    audit_input = make_audit_input(
         raw, {"bm25": run}, documents=data.documents, queries=data.queries, measures=["precision@30", "map"]
     )
-    finding = find_by_check(corpus.check_orphans, evidence)["orphan documents"]
+    finding = find_by_check(corpus.check_orphans, audit_input)["orphan documents"]
     assert (finding.problem, finding.count) == (True, 55)
     assert "CACM-756 -> CACM-0756" in finding.examples
     correct_means = ragauge.evaluate(data.judgments, run.nested, ["precision@30", "map"]).means
@@ -295,7 +299,7 @@ def test_check_orphans_cacm_corrected_scores_match_evaluate(shared):
 
 def test_check_duplicates_cranfield_has_two_empty_documents(shared):
     data = ragauge.load(shared("cranfield"))
-    found = find_by_check(corpus.check_duplicates, make_evidence(data.judgments, documents=data.documents))
+    found = find_by_check(corpus.check_duplicates, make_audit_input(data.judgments, documents=data.documents))
     assert list(found["empty documents"].examples) == ["471", "995"]
     assert found["empty documents"].problem  # without a run, the effect is unknown
     assert (found["duplicates"].problem, found["duplicates"].count) == (False, 0)
@@ -303,13 +307,13 @@ def test_check_duplicates_cranfield_has_two_empty_documents(shared):
 
 def test_data_checks_arguana_match_known_counts(shared):
     data = ragauge.load(shared("arguana"))
-    evidence = make_evidence(data.judgments, documents=data.documents, queries=data.queries)
+    audit_input = make_audit_input(data.judgments, documents=data.documents, queries=data.queries)
     texts = {" ".join(document.whole.split()).casefold() for document in data.documents}
     assert len(texts) == 8626  # the published number of unique texts
-    finding = find_by_check(corpus.check_duplicates, evidence)["duplicates"]
+    finding = find_by_check(corpus.check_duplicates, audit_input)["duplicates"]
     assert (finding.problem, finding.count) == (True, 2 * (8674 - 8626))
-    assert find_by_check(corpus.check_orphans, evidence)["orphan documents"].count == 5
-    finding = find_by_check(leakage.check_own_documents, evidence)["own documents"]
+    assert find_by_check(corpus.check_orphans, audit_input)["orphan documents"].count == 5
+    finding = find_by_check(leakage.check_own_documents, audit_input)["own documents"]
     assert finding.count == 1406
     assert "1,298 by their id, 108 under another id" in finding.message
 
@@ -319,8 +323,8 @@ def test_check_own_documents_finds_queries_by_id_and_text():
     queries = {"q1": "is it so that cats sleep all day long", "q2": "do dogs sleep?", "q3": "birds"}
     runs = {"r": {"q1": {"q1": 2, "y": 1}, "q2": {"x": 2, "z": 1}, "q3": {"y": 1}}}
     grades = {"q1": {"y": 1}, "q2": {"z": 1}, "q3": {"y": 1}}
-    evidence = make_evidence(grades, runs, documents=documents, queries=queries, measures=["mrr"])
-    finding = find_by_check(leakage.check_own_documents, evidence)["own documents"]
+    audit_input = make_audit_input(grades, runs, documents=documents, queries=queries, measures=["mrr"])
+    finding = find_by_check(leakage.check_own_documents, audit_input)["own documents"]
     assert (finding.problem, finding.count) == (True, 2)
     assert (
         "1 by their id, 1 under another id; 0 of them are judged relevant to themselves; r returned 2"
@@ -330,10 +334,12 @@ def test_check_own_documents_finds_queries_by_id_and_text():
     assert finding.remedy == (
         "score with `evaluate -C own=dropped`; 1 under another id must be removed from the rankings"
     )
-    by_id = make_evidence({"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"])
+    by_id = make_audit_input(
+        {"q1": {"y": 1}}, runs, documents=documents, queries={"q1": queries["q1"]}, measures=["mrr"]
+    )
     (row,) = find_by_check(leakage.check_own_documents, by_id)["own documents"].table.rows
-    assert row[3] == by_id.scores("r", rules=by_id.rules.but(own="dropped")).means["mrr"] == 1
-    dropped = replace(by_id, rules=by_id.rules.but(own="dropped"))
+    assert row[3] == by_id.scores("r", convention=by_id.convention.but(own="dropped")).means["mrr"] == 1
+    dropped = replace(by_id, convention=by_id.convention.but(own="dropped"))
     assert not find_by_check(leakage.check_own_documents, dropped)["own documents"].problem
 
 
@@ -343,12 +349,12 @@ def test_check_own_documents_shared_ids_are_a_problem_only_if_dropped():
         {"1": "what is heat transfer", "2": "how do wings work"},
     )
     grades, runs = {"1": {"1": 1}, "2": {"1": 1}}, {"r": {"1": {"1": 1}, "2": {"1": 1}}}
-    evidence = make_evidence(grades, runs, documents=documents, queries=queries)
-    found = find_by_check(leakage.check_own_documents, evidence)
+    audit_input = make_audit_input(grades, runs, documents=documents, queries=queries)
+    found = find_by_check(leakage.check_own_documents, audit_input)
     assert list(found) == ["shared ids"]
     assert (found["shared ids"].problem, found["shared ids"].count) == (False, 2)
     assert found["shared ids"].effect == "ndcg@10 of r 1.0000 to 0.5000 if own=dropped"
-    dropping = replace(evidence, rules=PRESETS["beir"], _ranks_cache={})
+    dropping = replace(audit_input, convention=PRESETS["beir"], _ranks_cache={})
     assert find_by_check(leakage.check_own_documents, dropping)["shared ids"].problem
 
 
@@ -367,13 +373,13 @@ def test_check_verbatim_queries_finds_queries_copied_from_answers():
         queries[f"q{i}"] = " ".join(words[5:11]) if copied else " ".join(rng.sample(words, 6))
         grades[f"q{i}"] = {f"d{i}": 1}
         run[f"q{i}"] = {f"d{i}": 1.0} if copied else {f"d{i + 1}": 2.0, f"d{i}": 1.0}
-    evidence = make_evidence(grades, {"r": run}, documents=documents, queries=queries, measures=["mrr"])
-    finding = find_by_check(leakage.check_verbatim_queries, evidence)["verbatim answers"]
+    audit_input = make_audit_input(grades, {"r": run}, documents=documents, queries=queries, measures=["mrr"])
+    finding = find_by_check(leakage.check_verbatim_queries, audit_input)["verbatim answers"]
     assert (finding.problem, finding.count) == (True, 10)
     assert finding.table.rows == [["r", "mrr", 0.625, 40, 0.5, 30, 1, 10]]
     short_queries = {query: " ".join(text.split()[:3]) for query, text in queries.items()}
     assert (
-        find_by_check(leakage.check_verbatim_queries, replace(evidence, queries=short_queries))[
+        find_by_check(leakage.check_verbatim_queries, replace(audit_input, queries=short_queries))[
             "verbatim answers"
         ].count
         == 0
@@ -413,15 +419,15 @@ def test_check_predictors_finds_field_that_separates_relevant(name):
         documents = add_field(data.documents, "origin", kinds)
     else:
         documents = sorted(data.documents, key=lambda one: one.id not in relevant)
-    evidence = make_evidence(data.judgments, documents=documents, queries=data.queries)
-    problems = [one for one in leakage.check_predictors(evidence) if one.problem]
+    audit_input = make_audit_input(data.judgments, documents=documents, queries=data.queries)
+    problems = [one for one in leakage.check_predictors(audit_input) if one.problem]
     assert [one.check for one in problems] == ["leaking field"]
     assert {"number": "`boost`", "category": "`origin`", "place": "position in the corpus"}[name] in problems[0].message
 
 
 def find_leaks(documents, data, **more):
-    evidence = make_evidence(data.judgments, documents=documents, queries=data.queries, **more)
-    return [finding for finding in leakage.check_predictors(evidence) if finding.problem]
+    audit_input = make_audit_input(data.judgments, documents=documents, queries=data.queries, **more)
+    return [finding for finding in leakage.check_predictors(audit_input) if finding.problem]
 
 
 def list_answered_queries(data):
@@ -485,8 +491,8 @@ def test_check_predictors_pooled_query_ids_are_a_note(half):
         for doc in docs if half else [*docs, *rng.sample(list(query_ids), 60)]:
             query_ids[doc].add(query)
     documents = add_field(data.documents, "seen", [sorted(query_ids[one.id]) for one in data.documents])
-    evidence = make_evidence(data.judgments, documents=documents, queries=data.queries)
-    found = list(leakage.check_predictors(evidence))
+    audit_input = make_audit_input(data.judgments, documents=documents, queries=data.queries)
+    found = list(leakage.check_predictors(audit_input))
     assert (
         any("contains the id of the query that a document answers" in one.message for one in found if one.problem)
         == half
@@ -552,14 +558,14 @@ def test_check_predictors_random_fields_have_no_problem(seed):
 def test_check_predictors_names_unchecked_and_limits_fields():
     data = synthetic.make_synthetic("needles", documents=200, queries=30)
     titled = add_field(data.documents, "title", [f"{document.id} and more" for document in data.documents])
-    evidence = make_evidence(data.judgments, documents=titled, queries=data.queries)
-    finding = find_by_check(leakage.check_predictors, evidence)["predictors"]
+    audit_input = make_audit_input(data.judgments, documents=titled, queries=data.queries)
+    finding = find_by_check(leakage.check_predictors, audit_input)["predictors"]
     assert finding.message.endswith("; not checked value by value: `title`")
     documents = [
         Document(document.id, document.text, metadata={"deep": {f"k{j}": i % (j + 2) for j in range(100)}})
         for i, document in enumerate(data.documents)
     ]
-    found, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
+    found, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.from_documents(documents))
     assert len(found) == leakage_fields.MAX_FIELDS
     assert len(unread) > 50
     assert "metadata `deep.k99`" in unread
@@ -582,7 +588,7 @@ def test_candidate_fields_accept_metadata_of_any_type():
         b"x",
     ]
     documents = [Document(f"d{i}", f"text {i}", metadata={"odd": odd_values[i % len(odd_values)]}) for i in range(60)]
-    found, _ = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
+    found, _ = leakage_fields.find_candidate_fields(documents, WeightedCorpus.from_documents(documents))
     assert all(len(field.values) == 60 for field in found)
     assert "how many metadata `odd` has" in [field.name for field in found]
     assert leakage_fields.find_query_naming_fields(documents, {"x", "1", "2", "d3"})
@@ -592,9 +598,9 @@ def test_check_predictors_finds_leak_of_leaky_dataset():
     data = synthetic.make_synthetic("leaky", documents=500, queries=50)
     numbers = {one.id: one.metadata["hidden"] for one in data.documents}
     by_number = make_run(dict.fromkeys(data.queries, numbers), "by number")
-    evidence = make_dataset_evidence(data, **{"by number": by_number, "bm25": run_bm25(data)})
-    assert evidence.scores("by number").means["ndcg@10"] == 1
-    found = list(leakage.check_predictors(evidence))
+    audit_input = make_dataset_input(data, **{"by number": by_number, "bm25": run_bm25(data)})
+    assert audit_input.scores("by number").means["ndcg@10"] == 1
+    found = list(leakage.check_predictors(audit_input))
     field, score = (one for one in found if one.problem)
     assert (field.check, score.check, score.subject) == ("leaking field", "leaking score", "by number")
     assert "metadata `hidden`" in field.message
@@ -603,7 +609,7 @@ def test_check_predictors_finds_leak_of_leaky_dataset():
     assert rows["by metadata `hidden` alone"][1] == rows["by number"][1] == 1
     assert rows["by number"][-1] == pytest.approx(1)
     assert abs(rows["bm25"][-1]) < 0.2
-    duplicates = find_by_check(corpus.check_duplicates, evidence)["duplicates"]
+    duplicates = find_by_check(corpus.check_duplicates, audit_input)["duplicates"]
     assert (duplicates.problem, duplicates.count) == (True, 409)
 
 
@@ -619,25 +625,25 @@ def test_check_predictors_names_runs_with_leaking_prior():
     runs = {
         name: Run(words_run.table, name, manifest={"evidence": evidence}) for name, evidence in evidence_by_run.items()
     }
-    field = find_by_check(leakage.check_predictors, make_dataset_evidence(data, **runs))["leaking field"]
+    field = find_by_check(leakage.check_predictors, make_dataset_input(data, **runs))["leaking field"]
     assert field.message.endswith("; ranked by it: flat, deep")
     assert all(abs(row[-1]) < 0.9 for row in field.table.rows[1:])
     assert re.search(r"the query words have 0\.\d{4} \(p of the difference [\d.e-]+\); ranked", field.message)
 
 
-def test_audit_evidence_leak_is_first_and_changes_chance_remedy():
+def test_run_audit_checks_leak_is_first_and_changes_chance_remedy():
     data = synthetic.make_synthetic("leaky", documents=200, queries=30)
     rng = np.random.default_rng(0)
     names = [one.id for one in data.documents]
     random_run = {q: {names[i]: 20.0 - j for j, i in enumerate(rng.permutation(200)[:20])} for q in data.queries}
-    found = audit_evidence(
-        make_dataset_evidence(data, drawn=random_run),
+    found = run_audit_checks(
+        make_dataset_input(data, drawn=random_run),
         select_checks(AUDIT_CHECKS, ["chance", "duplicates", "predictors"]),
     )
     assert [one.check for one in found.problems] == ["leaking field", "chance", "duplicates"]
     assert found.problems[1].remedy.startswith("fix the leak first: if judgments follow a leaking field instead of")
-    (chance_finding,) = audit_evidence(
-        make_dataset_evidence(data, drawn=random_run), select_checks(AUDIT_CHECKS, ["chance"])
+    (chance_finding,) = run_audit_checks(
+        make_dataset_input(data, drawn=random_run), select_checks(AUDIT_CHECKS, ["chance"])
     ).problems
     assert chance_finding.remedy.startswith("check for ids that do not match")
 
@@ -648,7 +654,7 @@ def test_check_predictors_weak_field_is_a_note():
     rng = random.Random(0)
     numbers = [rng.gauss(1.0 if one.id in relevant else 0.0, 1.0) for one in data.documents]
     weak_data = replace(data, documents=add_field(data.documents, "weak", numbers))
-    (finding,) = leakage.check_predictors(make_dataset_evidence(weak_data))
+    (finding,) = leakage.check_predictors(make_dataset_input(weak_data))
     assert not finding.problem
     assert "metadata `weak` (higher, 0." in finding.message
     assert "; this is only a note, neither clearly better than the query words nor close to the mark" in finding.message
@@ -658,8 +664,8 @@ def test_check_predictors_perfect_run_of_foreign_queries_has_no_problem():
     data = synthetic.make_synthetic("needles", documents=200, queries=30)
     foreign = {query: " ".join(word[::-1] for word in text.lower().split()) for query, text in data.queries.items()}
     perfect = make_run(data.judgments.nested, "perfect")
-    evidence = replace(make_dataset_evidence(data, perfect=perfect), queries=foreign)
-    (finding,) = leakage.check_predictors(evidence)
+    audit_input = replace(make_dataset_input(data, perfect=perfect), queries=foreign)
+    (finding,) = leakage.check_predictors(audit_input)
     rows = {row[0]: row[1] for row in finding.table.rows}
     assert rows["perfect"] == 1
     assert rows["query words"] == pytest.approx(0.5, abs=0.1)
@@ -672,9 +678,7 @@ def test_check_predictors_shuffled_field_has_no_problem(seed):
     numbers = [one.metadata["hidden"] for one in data.documents]
     random.Random(seed).shuffle(numbers)
     clean = replace(data, documents=add_field(data.documents, "hidden", numbers))
-    assert not [
-        one for one in leakage.check_predictors(make_dataset_evidence(clean, bm25=run_bm25(clean))) if one.problem
-    ]
+    assert not [one for one in leakage.check_predictors(make_dataset_input(clean, bm25=run_bm25(clean))) if one.problem]
 
 
 def test_make_synthetic_leaky_has_409_duplicates_and_no_targets():
@@ -724,9 +728,9 @@ def test_evaluate_predictors_keeps_family_error_rate():
 def test_data_checks_clean_synthetic_data_has_no_problem(kind):
     for seed in range(4):
         data = synthetic.make_synthetic(kind, documents=400, queries=40, seed=seed)
-        evidence = make_dataset_evidence(data, bm25=run_bm25(data))
+        audit_input = make_dataset_input(data, bm25=run_bm25(data))
         problems = [
-            (finding.check, finding.message) for check in CHECKS for finding in check(evidence) if finding.problem
+            (finding.check, finding.message) for check in CHECKS for finding in check(audit_input) if finding.problem
         ]
         assert problems == []
 
@@ -734,8 +738,8 @@ def test_data_checks_clean_synthetic_data_has_no_problem(kind):
 @pytest.mark.parametrize("name", ["cacm", "adi", "noveleval"])
 def test_data_checks_sound_public_collections_have_no_problem(shared, name):
     data = ragauge.load(shared(name))
-    evidence = make_dataset_evidence(data, bm25=run_bm25(data))
-    assert [finding.check for check in CHECKS for finding in check(evidence) if finding.problem] == []
+    audit_input = make_dataset_input(data, bm25=run_bm25(data))
+    assert [finding.check for check in CHECKS for finding in check(audit_input) if finding.problem] == []
 
 
 def test_candidate_fields_exclude_titles_ids_and_lists():
@@ -743,7 +747,7 @@ def test_candidate_fields_exclude_titles_ids_and_lists():
         Document(f"d{i}", f"text {i}", metadata={"name": f"n{i}", "parts": [i], "year": 1990 + i % 20, "one": "same"})
         for i in range(40)
     ]
-    fields, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.of(documents))
+    fields, unread = leakage_fields.find_candidate_fields(documents, WeightedCorpus.from_documents(documents))
     assert [field.name for field in fields] == ["length", "position in the corpus", "metadata `year`"]
     assert unread == ["`name`", "`parts`"]
     dates = leakage_fields.build_metadata_field("date", [f"2024-01-{1 + i:02}" for i in range(28)])
@@ -754,18 +758,18 @@ def test_candidate_fields_exclude_titles_ids_and_lists():
 
 def test_data_checks_are_deterministic():
     data = synthetic.make_synthetic("leaky", documents=200, queries=20)
-    evidence = make_dataset_evidence(data, bm25=run_bm25(data))
+    audit_input = make_dataset_input(data, bm25=run_bm25(data))
     for check in CHECKS:
-        assert list(check(evidence)) == list(check(evidence))
+        assert list(check(audit_input)) == list(check(audit_input))
 
 
 @pytest.mark.parametrize("check", CHECKS)
 def test_data_checks_without_evidence_raise_missing_evidence(check):
     with pytest.raises(MissingEvidence):
-        list(check(make_evidence({"q": {"a": 1}})))
+        list(check(make_audit_input({"q": {"a": 1}})))
 
 
 @pytest.mark.parametrize("check", CHECKS[:-1])
 def test_data_checks_accept_empty_corpus(check):
-    found = list(check(make_evidence({"q": {"a": 1}}, documents=[], queries={"q": "one two three four"})))
+    found = list(check(make_audit_input({"q": {"a": 1}}, documents=[], queries={"q": "one two three four"})))
     assert all(finding.message for finding in found)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import ragauge
 from ragauge import PRESETS, Judgments, Run, evaluate
 from ragauge.audits import audit, ties
-from ragauge.audits.evidence import AuditInput
+from ragauge.audits.audit_input import AuditInput
 from ragauge.measures.names import parse_measure_names
 from strategies import runs
 
@@ -36,14 +36,14 @@ def make_run(nested, **more):
     return Run(pl.DataFrame(rows, schema=schema, orient="row"), **more)
 
 
-def make_evidence(qrels, run, rules, measures=MEASURES):
+def make_audit_input(qrels, run, convention, measures=MEASURES):
     run = run if isinstance(run, Run) else make_run(run)
-    return AuditInput(Judgments(qrels), {"run": run}, parse_measure_names(measures, rules), rules)
+    return AuditInput(Judgments(qrels), {"run": run}, parse_measure_names(measures, convention), convention)
 
 
-def find_ties(qrels, run, rules="default", measures=("mrr",)):
-    rules = PRESETS[rules] if isinstance(rules, str) else rules
-    return list(ties.check_ties(make_evidence(qrels, run, rules, measures)))
+def find_ties(qrels, run, convention="default", measures=("mrr",)):
+    convention = PRESETS[convention] if isinstance(convention, str) else convention
+    return list(ties.check_ties(make_audit_input(qrels, run, convention, measures)))
 
 
 def get_only(items):
@@ -70,12 +70,12 @@ tied_scores = st.dictionaries(st.sampled_from("abcdqxy"), st.integers(0, 1).map(
 @given(grades, tied_scores)
 @pytest.mark.slow
 def test_tie_bounds_with_removed_documents_match_all_orders(options, grades, scores):
-    rules = PRESETS["default"].but(**options)
-    evidence = make_evidence({"q": grades}, {"q": scores}, rules)
-    found = ties.compute_tie_sensitivity(evidence, "run", evidence.runs["run"].table, rules)
+    convention = PRESETS["default"].but(**options)
+    audit_input = make_audit_input({"q": grades}, {"q": scores}, convention)
+    found = ties.compute_tie_sensitivity(audit_input, "run", audit_input.runs["run"].table, convention)
     assert [str(one) for one in found.measures] == MEASURES
     ranked = [{"q": {doc: -float(i) for i, doc in enumerate(order)}} for order in list_orders(scores)]
-    scores_by_order = [list(evaluate({"q": grades}, one, MEASURES, rules).means.values()) for one in ranked]
+    scores_by_order = [list(evaluate({"q": grades}, one, MEASURES, convention).means.values()) for one in ranked]
     assert list(found.worst.means.values()) == pytest.approx(np.min(scores_by_order, axis=0))
     assert list(found.best.means.values()) == pytest.approx(np.max(scores_by_order, axis=0))
     exact = [i for i, one in enumerate(found.expected) if one.exact]
@@ -96,12 +96,12 @@ def test_tie_bounds_with_removed_documents_match_all_orders(options, grades, sco
 @pytest.mark.slow
 def test_tie_bounds_contain_score_under_every_convention(qrels, nested, name, options):
     nested = {query: {"q0": 1.0, **docs} for query, docs in nested.items()}
-    rules, measures = PRESETS[name], MEASURES
-    if rules.ties == "expected":
+    convention, measures = PRESETS[name], MEASURES
+    if convention.ties == "expected":
         measures = [str(one) for one in parse_measure_names(MEASURES) if one.spec.averages_ties]
     else:
-        rules = rules.but(**options)
-    for one in audit(qrels, nested, measures=measures, convention=rules, checks="ties").findings:
+        convention = convention.but(**options)
+    for one in audit(qrels, nested, measures=measures, convention=convention, checks="ties").findings:
         for measure, worst, expected, best, actual in one.table.rows if one.table else ():
             assert worst - 1e-9 <= expected <= best + 1e-9, measure
             assert worst - 1e-9 <= actual <= best + 1e-9, measure
@@ -114,11 +114,11 @@ def test_check_ties_own_dropped_ignores_own_document():
 
 
 def test_check_ties_condensed_ignores_unjudged_documents():
-    rules = PRESETS["default"].but(unjudged="condensed")
+    convention = PRESETS["default"].but(unjudged="condensed")
     qrels = {f"q{i}": {"a": 1, "n": 0} for i in range(12)}
-    found = get_only(find_ties(qrels, {q: {"u1": 9, "u2": 8, "a": 5, "n": 5} for q in qrels}, rules))
+    found = get_only(find_ties(qrels, {q: {"u1": 9, "u2": 8, "a": 5, "n": 5} for q in qrels}, convention))
     assert found.table.rows == [["mrr", 0.5, 0.75, 1.0, 0.5]]
-    found = get_only(find_ties(qrels, {q: {"u1": 5, "a": 5, "u2": 4, "n": 4} for q in qrels}, rules))
+    found = get_only(find_ties(qrels, {q: {"u1": 5, "a": 5, "u2": 4, "n": 4} for q in qrels}, convention))
     assert (found.count, found.message) == (0, "no two documents of a query have the same score")
 
 
@@ -129,14 +129,14 @@ def test_check_ties_query_without_remaining_documents_scores_zero():
 
 
 def test_check_ties_across_depth_limit_uses_random_orders():
-    rules = PRESETS["default"].but(depth=2)
+    convention = PRESETS["default"].but(depth=2)
     qrels = {f"q{i}": {"c": 1} for i in range(400)}
-    found = get_only(find_ties(qrels, {q: dict.fromkeys("abc", 1) for q in qrels}, rules))
+    found = get_only(find_ties(qrels, {q: dict.fromkeys("abc", 1) for q in qrels}, convention))
     (_, worst, expected, best, actual), = found.table.rows  # fmt: skip
     assert (worst, best, actual) == (0, 1, 1)
     assert expected == pytest.approx((1 + 1 / 2) / 3, abs=0.01)
     assert "expected mrr is the mean of 199 random orders" in found.message
-    assert not get_only(find_ties(qrels, {q: {"c": 3, "b": 2, "a": 1, "x": 1} for q in qrels}, rules)).problem
+    assert not get_only(find_ties(qrels, {q: {"c": 3, "b": 2, "a": 1, "x": 1} for q in qrels}, convention)).problem
 
 
 def test_check_ties_rel_zero_omits_measure():

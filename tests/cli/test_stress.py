@@ -28,7 +28,7 @@ SHORT_TEST = [
     "4",
     "--max-queries",
     "4",
-    "--way",
+    "--mode",
     "one by one",
 ]
 

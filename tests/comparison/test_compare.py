@@ -224,7 +224,10 @@ def test_summarise_comparisons_has_verdicts_and_margins():
     }
     result = ragauge.compare(systems, "base", margin=0.02)
     sentences = report.summarise_comparisons(result)
-    assert sentences[0] == "score against base: better: good; worse: bad; no significant difference: like."
+    assert sentences[0] == (
+        "score: good is significantly better than base; bad is significantly worse than base; "
+        "no significant difference between like and base."
+    )
     assert sentences[1].startswith(
         "score: good is not worse than base by 0.02 or more (p <0.001), and is not shown to be within"
     )
@@ -286,7 +289,7 @@ def test_compare_different_conventions_or_judgments_raises_error():
         ragauge.compare({"a": words, "b": other_convention})
     other_judgments = {**QRELS, "q01": {"a": 0, "r0": 1}}
     with pytest.raises(
-        Incomparable, match="0 queries only in the first, 0 only in the second, 1 of 30 judged otherwise"
+        Incomparable, match="0 queries only in the first, 0 only in the second, 1 of 30 with different grades"
     ):
         ragauge.compare({"a": words, "b": ragauge.evaluate(other_judgments, RUNS["both"], ["mrr"])})
     with pytest.raises(Incomparable, match="judged by `people`, b by `gpt`"):
@@ -320,7 +323,7 @@ def test_compare_invalid_arguments_raise_error():
         ragauge.compare({"words": SCORES["words"]})
     with pytest.raises(UnknownName, match="unknown setting `corection`"):
         ragauge.compare(SCORES, corection="holm")
-    with pytest.raises(BadInput, match="cannot be compared from Scores"):
+    with pytest.raises(BadInput, match="expected the scores of several systems, got Scores"):
         ragauge.compare(SCORES["words"])
     with pytest.raises(BadInput, match="the scores of `a` cannot be read"):
         ragauge.compare({"a": {"m": {"1": 0.2, "2": "x"}}, "b": {"m": {"1": 0.1, "2": 0.2}}})

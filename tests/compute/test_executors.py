@@ -81,7 +81,7 @@ def test_map_ordered_error_of_item_is_raised_unchanged():
     [
         UnknownName("measure", "ncdg", ["ndcg"]),
         MissingExtra("a cluster", "cluster"),
-        BackendFailed("busy", passing=True, after=2.0, busy=True),
+        BackendFailed("busy", is_temporary=True, retry_after_s=2.0, is_overload=True),
     ],
 )
 def test_errors_survive_pickling(error):

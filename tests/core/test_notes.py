@@ -14,8 +14,8 @@ from ragauge.files.serialization import to_json_data
 
 @pytest.mark.parametrize("copy_note", [copy.deepcopy, lambda note: pickle.loads(pickle.dumps(note))])
 def test_note_copied_keeps_fields(copy_note):
-    note = copy_note(Note("is slow", "bm25", "slow"))
-    assert (note, note.subject, note.text, has_code(note, "slow")) == ("bm25: is slow", "bm25", "is slow", True)
+    note = copy_note(Note("is slow", "bm25", code="slow"))
+    assert (note, note.subjects, note.text, has_code(note, "slow")) == ("bm25: is slow", ("bm25",), "is slow", True)
 
 
 def test_note_as_json_is_its_sentence():
@@ -27,6 +27,7 @@ def test_merge_notes_same_text_lists_subjects_once():
     merged = merge_notes(notes)
     assert merged == ["done", "a, b: is slow", "a: is slow"]
     assert merge_notes(merged) == merged
+    assert merge_notes([*merged, *merge_notes(notes)]) == merged
 
 
 def test_evaluate_runs_notes_name_runs_once():

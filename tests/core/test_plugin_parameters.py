@@ -11,7 +11,7 @@ import pytest
 
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.plugin_parameters import DocumentSide, OtherOptions, Part, PluginPart, read_parameters
+from ragauge.core.plugin_parameters import DocumentEmbedder, OtherOptions, Part, PluginPart, read_parameters
 from ragauge.core.protocols import Embedder, GraphBuilder, Retriever, Store
 from ragauge.core.settings import AtLeast, check_settings
 from ragauge.core.specs import Spec
@@ -44,7 +44,7 @@ class WithSettings:
 
 def test_read_parameters_lists_settings_fields_and_keywords():
     parameters = read_parameters(WithSettings)
-    assert parameters.listed == [
+    assert parameters.options_with_defaults == [
         ("name", "x"),
         ("agents", 5),
         ("leap", 0.0),
@@ -127,7 +127,7 @@ class WithParts:
         inner: Annotated[Sequence[Retriever], Part("bm25", option="of")],
         store: Store,
         extra: Annotated[Embedder | None, Part()] = None,
-        document_side: Annotated[Embedder | None, DocumentSide("extra")] = None,
+        document_embedder: Annotated[Embedder | None, DocumentEmbedder("extra")] = None,
         unread: OnlyForTheChecker = None,
         *,
         where: Annotated[Mapping[str, Any], OtherOptions("NAME=VALUE", "with_parts(lang=de)")],
@@ -144,17 +144,17 @@ def test_read_parameters_reads_parts_from_annotations():
         ("store", "stores", []),
         ("extra", "embedders", []),
     ]
-    assert [part.is_several for part in parameters.plugin_parts] == [False, True, True, False, False]
+    assert [part.accepts_several for part in parameters.plugin_parts] == [False, True, True, False, False]
     assert [part.option for part in parameters.plugin_parts if part.is_required] == ["store"]
-    assert parameters.document_sides == {"document_side": "extra"}
-    assert [name for name, _ in parameters.listed][5:] == ["NAME=VALUE", "scale", "unread"]
+    assert parameters.document_embedders == {"document_embedder": "extra"}
+    assert [name for name, _ in parameters.options_with_defaults][5:] == ["NAME=VALUE", "scale", "unread"]
     assert read_parameters(WithDocuments).corpus == ["documents"]
 
 
 def test_plugin_part_described_by_option_or_parameter_name():
     part: PluginPart = next(one for one in read_parameters(WithParts).parts if one.option == "of")
-    assert part.described({"of": "dense"}) == part.described({"inner": ["dense"]}) == ["dense"]
-    assert [str(one) for one in part.described({})] == ["bm25"]
+    assert part.select_specs({"of": "dense"}) == part.select_specs({"inner": ["dense"]}) == ["dense"]
+    assert [str(one) for one in part.select_specs({})] == ["bm25"]
 
 
 @pytest.mark.parametrize(

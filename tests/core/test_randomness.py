@@ -216,7 +216,7 @@ def test_single_evaluation_uses_first_trial():
     assert evaluation["metrics"]["hit_rate"] == 1.0
     runner = SnapshotRunner(lambda documents: search_randomly, QUERIES, DATA.judgments)
     for _ in range(2):  # equal draws make snapshots comparable
-        assert runner.answers(DOCUMENTS, K, "one").rankings == {q: tuple(docs[:K]) for q, docs in first.items()}
+        assert runner.run_on_snapshot(DOCUMENTS, K, "one").rankings == {q: tuple(docs[:K]) for q, docs in first.items()}
 
 
 def test_set_trial_nested_blocks_restore_outer_trial():

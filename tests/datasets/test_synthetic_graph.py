@@ -204,12 +204,12 @@ def test_synthetic_graph_leak_is_found_by_audit():
     data = ragauge.load("synthetic:graph(documents=150, queries=30, leak=true)")
     numbers = {one.id: one.metadata["hidden"] for one in data.documents}
     runs = {"by number": dict.fromkeys(data.queries, numbers)}
-    found = ragauge.audit(data, runs, measures=["ndcg@10"], checks=["predictors", "perfection"])
-    assert {"perfection", "leaking field"} <= {one.check for one in found.problems}
+    found = ragauge.audit(data, runs, measures=["ndcg@10"], checks=["predictors", "perfect-scores"])
+    assert {"perfect scores", "leaking field"} <= {one.check for one in found.problems}
     (field,) = [one for one in found.problems if one.check == "leaking field"]
     assert "metadata `hidden`" in field.message
     honest = ragauge.load("synthetic:graph(documents=150, queries=30)")
-    assert ragauge.audit(honest, runs, measures=["ndcg@10"], checks=["predictors", "perfection"]).problems == []
+    assert ragauge.audit(honest, runs, measures=["ndcg@10"], checks=["predictors", "perfect-scores"]).problems == []
 
 
 def test_synthetic_graph_name_options_are_read_and_validated():

@@ -63,7 +63,7 @@ def fruit_data():
 def refuse_measuring(monkeypatch):
     """Fail the test if an embedder is measured."""
 
-    def refuse(name, described, context):
+    def refuse(name, spec, context):
         pytest.fail(f"{name} was measured")
 
     monkeypatch.setattr("ragauge.embedder_study.measure_embedder", refuse)

@@ -303,7 +303,7 @@ def test_evaluate_compression_first_uses_leading_dimensions():
 
 def test_int8_precision_has_127_steps_of_largest_document_value():
     documents = np.array([[1.0, -2.0], [0.5, 0.0], [-0.25, 1.0]], np.float32)
-    keep = PRECISIONS["int8"].keep
+    keep = PRECISIONS["int8"].quantise
     step = np.array([1, 2]) / 127
     assert keep(documents, documents) == pytest.approx(np.array([[127, -127], [64, 0], [-32, 64]]) * step, abs=1e-6)
     assert keep(np.array([[9.0, -0.011]], np.float32), documents) == pytest.approx(np.array([[127, -1]]) * step)
@@ -314,8 +314,8 @@ def test_int8_precision_has_127_steps_of_largest_document_value():
 
 def test_bit_precision_is_sign_of_difference_from_document_mean():
     documents = np.array([[1.0, 5.0], [3.0, 5.0]], np.float32)
-    assert PRECISIONS["bit"].keep(documents, documents).tolist() == [[-1, -1], [1, -1]]
-    assert PRECISIONS["bit"].keep(np.array([[2.5, 6.0]], np.float32), documents).tolist() == [[1, 1]]
+    assert PRECISIONS["bit"].quantise(documents, documents).tolist() == [[-1, -1], [1, -1]]
+    assert PRECISIONS["bit"].quantise(np.array([[2.5, 6.0]], np.float32), documents).tolist() == [[1, 1]]
 
 
 def test_evaluate_compression_bits_rank_by_hamming_distance():
@@ -334,7 +334,7 @@ def test_evaluate_compression_bits_rank_by_hamming_distance():
 
 def test_float16_precision_rounds_to_float16():
     value = np.array([[0.1, 1.0]], np.float32)
-    assert PRECISIONS["float16"].keep(value, value).tolist() == [[float(np.float16(0.1)), 1.0]]
+    assert PRECISIONS["float16"].quantise(value, value).tolist() == [[float(np.float16(0.1)), 1.0]]
 
 
 def test_vector_bytes_and_compression_rows_by_hand():

@@ -529,7 +529,7 @@ def test_compare_embedders_measures_sizes_compression_and_perturbations():
     assert [row.seeds for row in bm25.perturbed] == [1, 2]
     assert bm25.perturbed[0].difference.value == 0  # BM25 ignores case
     assert "corpus sizes 999, 1 not possible" in " ".join(study.notes)
-    assert {"embedding documents", "asking", "in all"} <= set(study.seconds)
+    assert {"embedding documents", "running queries", "in all"} <= set(study.seconds)
     assert json.loads(format_results(study, "json"))["schema"] == "ragauge-embedders/2"
 
 
@@ -797,7 +797,7 @@ def test_compare_embedders_resumes_without_measuring_finished_embedders(animal_d
         compare_embedders(animal_data, embedders, out=tmp_path / "study", progress=stop, **QUICK)
     steps: list[Progress] = []
     study = compare_embedders(animal_data, embedders, out=tmp_path / "study", progress=steps.append, **QUICK)
-    assert ("large", "asking") in {(step.subject, step.action) for step in steps}
+    assert ("large", "running queries") in {(step.subject, step.action) for step in steps}
     assert not any(step.subject == "small" for step in steps)
     assert any(note.startswith("small: reused; made ") for note in study.notes)
     assert not any(note.startswith("large: reused") for note in study.notes)
@@ -971,7 +971,7 @@ def test_study_folder_model_changed_during_measurement_is_not_saved(animal_data,
         study_folder = StudyFolder(tmp_path / "out", context, str)
         assert study_folder.find("mine", spec_with_file) is None
         (tmp_path / "weights").write_text(weights)
-        study_folder.keep(result, spec_with_file)
+        study_folder.save(result, spec_with_file)
         assert len(list((tmp_path / "out" / "measurements").glob("*.json"))) == n_saved
         assert folder.is_complete(tmp_path / "out" / "mine")
 

@@ -147,7 +147,7 @@ def test_compare_undefined_measure_has_no_verdict(folder):
     assert [(row.measure, row.n) for row in comparison.rows] == [("recall@10", 0), ("recall@5", 6)]
     run = command_in(folder.parent)
     notes = run("compare", *files, "-b", "deep", "-m", "recall@10", "-m", "recall@5").stderr
-    assert "recall@10 against" not in notes
+    assert "recall@10:" not in notes
     assert "recall@10 is undefined" in notes
 
 

@@ -161,7 +161,7 @@ def test_evaluate_fractional_grades_follow_gain_with_note():
 def test_evaluate_missing_and_unjudged_queries_are_noted():
     notes = evaluate(QRELS, {**RUN, "q9": {"z": 1.0}}, ["mrr"]).notes
     assert notes == [
-        "run does not have 1 of 3 judged queries: they count 0",
+        "run: lacks 1 of 3 judged queries (q3), which count 0",
         "run: 1 unjudged query is not scored",
         "grades go up to 2, and mrr counts grade 1 as relevant; `--rel 2` counts from grade 2",
     ]

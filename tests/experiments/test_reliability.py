@@ -444,7 +444,7 @@ def test_reliability_missing_queries_count_as_failures_and_are_noted():
         [{"q1": {"a": 1.0}}, {"q1": {"a": 1.0}, "q2": {"b": 1.0}}], qrels={"q1": ["a"], "q2": ["b"]}
     )
     assert result.counts["q2"] == (2, 1)
-    assert "trials, trial 1, does not have 1 of 2 judged queries: they count 0" in result.notes
+    assert "trials, trial 1: lacks 1 of 2 judged queries (q2), which count 0" in result.notes
 
 
 def test_reliability_queries_without_value_are_omitted_and_noted(tmp_path):
@@ -687,7 +687,7 @@ def test_cli_reliability_runs_with_equal_name_are_trials(tmp_path):
     assert result["systems"]["s"]["pass_all"]["2"]["value"] == 0.5
     assert result["systems"]["s"]["flaky"] == ["q2"]
     assert result["systems"]["s"]["counts"] == {"q1": [2, 2], "q2": [2, 1]}
-    note = "s, trial 2, does not have 1 of 2 judged queries: they count 0"
+    note = "s, trial 2: lacks 1 of 2 judged queries (q2), which count 0"
     assert note in process.stderr
     assert note in result["systems"]["s"]["notes"]
     with_duplicate = run_reliability(files[0], files[1], files[1])

@@ -203,7 +203,7 @@ def test_gate_reports_retrieval_dates_in_every_format(tmp_path, folder_with_reus
     assert f"- {line}\n" in (tmp_path / "gate.md").read_text()
     assert f'value="{line}"' in (tmp_path / "gate.xml").read_text()
     gate = ragauge.gate(out / "new", "recall@5 >= 0.1", baseline=out / "mine")
-    assert gate.answers == {"run": (dates["new"], False), "baseline": (dates["mine"], True)}
+    assert gate.run_dates == {"run": (dates["new"], False), "baseline": (dates["mine"], True)}
     data = command_in(tmp_path)("gate", out / "mine", "-r", "recall@5 >= 0.1", "--json").stdout
     assert json.loads(data)["answers"] == {"run": {"made": dates["mine"], "reused": True}}
 

@@ -255,11 +255,11 @@ def test_system_builder_shared_parts_count_for_every_system(monkeypatch):
 
     async def build_all():
         for name in systems:
-            async with builder.opened(name):
+            async with builder.open(name):
                 pass
 
     asyncio.run(build_all())
-    assert {name: builder.seconds(name) for name in systems} == {
+    assert {name: builder.build_seconds(name) for name in systems} == {
         "first": 110,
         "second": 110,
         "reranked": 110,

@@ -170,7 +170,7 @@ def test_cli_gate_and_compare_know_direction_of_answer_measures(tmp_path, measur
         assert result.exit_code == 1, result.output
         assert run_cli("gate", low, "-b", high, "-r", f"{measure} {rule}").exit_code == 0
     result = run_cli("compare", low, high, "-b", "honest")
-    assert f"{measure} against honest: worse: liar" in " ".join(result.stdout.split())
+    assert f"{measure}: liar is significantly worse than honest" in " ".join(result.stdout.split())
     assert f"lower is better, judging by the name: {measure}" in result.stderr.replace("\n", " ")
 
 
@@ -200,7 +200,7 @@ def test_gate_uses_direction_column_of_table(tmp_path):
     low, high = write_two_tables(tmp_path, "wer", header, ",true")
     assert run_cli("gate", high, "-b", low, "-r", "wer not worse").exit_code == 1
     result = run_cli("compare", low, high, "-b", "honest")
-    assert "wer against honest: worse: liar" in result.stdout
+    assert "wer: liar is significantly worse than honest" in result.stdout
     assert "direction unknown" not in result.stderr
     low, high = write_two_tables(tmp_path, "hallucination", header, ",no")  # a stated direction overrides the name
     assert run_cli("gate", high, "-b", low, "-r", "hallucination not worse").exit_code == 0
@@ -213,9 +213,9 @@ def test_compare_reports_assumed_direction(tmp_path):
     assert (
         "direction unknown, higher assumed to be better: wer; if lower is better, add `--lower-is-better wer`" in stderr
     )
-    assert "better: liar" in result.stdout
+    assert "liar is significantly better than" in result.stdout
     result = run_cli("compare", low, high, "-b", "honest", "--lower-is-better", "wer")
-    assert "worse: liar" in result.stdout
+    assert "liar is significantly worse than" in result.stdout
     assert "assumed" not in result.stderr
     numbers = {name: {"wer": {f"q{i}": value + i / 100 for i in range(9)}} for name, value in (("a", 0.1), ("b", 0.9))}
     assert ragauge.compare(numbers, "a", lower_is_better=["wer"]).find("b").better is False
@@ -257,7 +257,7 @@ def test_gate_and_compare_contradictory_directions_raise_error(tmp_path):
         ragauge.compare([low, high], lower_is_better=["wer"], higher_is_better=["wer"])
     with pytest.raises(ragauge.UnknownName, match="unknown measure `cer`"):
         ragauge.gate(low, "wer <= 1", lower_is_better=["cer"])
-    with pytest.raises(BadInput, match="the direction of `mrr` cannot be given here"):
+    with pytest.raises(BadInput, match="`mrr` is computed from rankings and has a known direction"):
         ragauge.gate({"q": {"a": 1.0}}, "mrr >= 0.001", qrels={"q": {"a": 1}}, lower_is_better=["mrr"])
 
 

@@ -44,7 +44,7 @@ def test_to_json_data_nested_results_round_trip():
     result = StressTest("faulty", 3, 1, [ingestion], description={"version": "1", "options": {"a": [1, 2]}})
     restored = from_json_data(StressTest, round_trip_json(result), source="x.json")
     assert to_json_data(restored) == to_json_data(result)
-    assert restored.ways[0].put == timing
+    assert restored.modes[0].put == timing
     assert restored.broken is not None
     assert restored.broken.stage == stage
     assert restored.broken.tried == tried

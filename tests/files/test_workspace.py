@@ -164,7 +164,7 @@ def test_cli_terminated_command_removes_temporary_folder(tmp_path, number):
         "sqlite-vec",
         "--corpus",
         "pydocs",
-        "--way",
+        "--mode",
         "one by one",
     ]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -28,8 +28,8 @@ from ragauge.fusion.query_fusion import fuse_query, fuse_runs, missing_queries, 
 from ragauge.fusion.tuning import cross_validate, split_folds
 from strategies import names
 
-PLAIN = [name for name, row in METHODS.items() if row.training is None]
-LEARNING = [name for name, row in METHODS.items() if row.training is not None]
+PLAIN = [name for name, row in METHODS.items() if row.train is None]
+LEARNING = [name for name, row in METHODS.items() if row.train is not None]
 RANX_PARAMETERS = {
     "slidefuse": {"w": 2},
     "gmnz": {"gamma": 0.7},
@@ -38,7 +38,9 @@ RANX_PARAMETERS = {
     "rrf": {"k": 17},
 }
 RANX_PARAMETERS |= {
-    name: {"weights": [0.4, 0.35, 0.25]} for name, row in METHODS.items() if name != "rrf" and "weights" in row.settings
+    name: {"weights": [0.4, 0.35, 0.25]}
+    for name, row in METHODS.items()
+    if name != "rrf" and "weights" in row.parameters
 }
 
 
@@ -96,7 +98,7 @@ for line in sys.stdin:
 def ranx_jobs():
     """Yield jobs of every method and normalisation on rankings without ties, for three runs and for two."""
     for first_seed, (method, scale, count) in enumerate(product(METHODS, SCALES, (3, 2))):
-        learns = METHODS[method].training is not None
+        learns = METHODS[method].train is not None
         if scale == "borda" and METHODS[method].input_kind != "scores":
             continue  # after borda, ranx ranks documents in the order of a set, which varies
         if "condorcet" in method:
@@ -169,10 +171,11 @@ def test_fusion_docs_match_method_and_norm_tables():
         line = next(line for line in page.splitlines() if line.startswith(f"| `{name}` | "))
         assert row.description in line
         assert row.paper in line
-        for setting, description in row.settings.items():
-            assert (f"`{setting}`" if description.default is None else f"`{setting}={description.default}`") in line
-    for name, scale in NORMALISATIONS.items():
-        assert f"| `{name}` | {scale.description} |" in page
+        for parameter_name, parameter in row.parameters.items():
+            label = parameter_name if parameter.default is None else f"{parameter_name}={parameter.default}"
+            assert f"`{label}`" in line
+    for name, normalisation in NORMALISATIONS.items():
+        assert f"| `{name}` | {normalisation.description} |" in page
 
 
 # Values computed by hand ------------------------------------------------------------------------------------------
@@ -264,7 +267,7 @@ rankings = st.lists(
 
 def train_method(method, runs):
     qrels = {"q": {"d1": 1, "d2": 0, "d3": 2}}
-    return train(method, qrels, [{"q": run} for run in runs]) if METHODS[method].training else None
+    return train(method, qrels, [{"q": run} for run in runs]) if METHODS[method].train else None
 
 
 @given(rankings, st.sampled_from(list(METHODS)), st.sampled_from([n for n in NORMALISATIONS if n != "max"]), st.data())

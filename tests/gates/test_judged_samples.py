@@ -33,7 +33,11 @@ def checks_by_rule(run, rules, **options):
 def test_parse_rule_unscored_names_measure_in_parentheses():
     rule = parse_rule("UNSCORED( Recall@5 ) <= 5 %", lambda name: find_indicator(name, PRESETS["default"]))
     assert str(rule) == "unscored(recall@5) <= 5%"
-    assert (rule.figure.measure, rule.figure.source, rule.figure.lower_is_better) == ("recall@5", "count", True)
+    assert (rule.indicator.measure, rule.indicator.source, rule.indicator.lower_is_better) == (
+        "recall@5",
+        "count",
+        True,
+    )
     nested = find_indicator("unscored(recall(of=capped)@5)", PRESETS["default"])
     assert nested.measure == "recall(of=capped)@5"
     assert Indicator("p95_ms", "latency").measure == ""
@@ -92,7 +96,7 @@ def test_gate_measure_not_judged_fails():
     )
     for name in ("unscored(answer_relevance) <= 0", "context_precision >= 0.1", "hallucination <= 0.9"):
         assert not result[name].passed
-        assert result[name].reason.endswith("(there are faithfulness)")
+        assert result[name].reason.endswith("available: faithfulness")
     with pytest.raises(UnknownName, match="unknown measure"):
         ragauge.gate(run, ["hallucinatoin <= 0"])
 

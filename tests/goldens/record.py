@@ -48,6 +48,27 @@ UPGRADED_SCHEMAS = frozenset({"ragauge-embedders", "ragauge-lint", "ragauge-toke
 """Schemas whose recorded outputs are of an earlier version; they are converted before they are compared."""
 RENAMED: dict[str, str] = {}
 """Fields and columns that were renamed after they were recorded: old name, new name."""
+RENAMED_FINDINGS = {
+    "enough queries": "query count",
+    "footing": "comparability",
+    "ground truth": "truncated judgments",
+    "perfection": "perfect scores",
+    "repeats": "trials",
+    "repetitions": "repeated documents",
+    "survivorship": "missing queries",
+}
+"""Values of `what` in findings that were renamed after they were recorded."""
+RENAMED_CHECKS = {
+    "enough": "query-count",
+    "footing": "comparability",
+    "perfection": "perfect-scores",
+    "repeats": "trials",
+    "repetitions": "repeated-documents",
+    "sameness": "identical-runs",
+    "survivorship": "missing-queries",
+    "truth": "truncated-judgments",
+}
+"""Keys of `skipped` that were renamed after they were recorded."""
 
 
 def run_case(case: Case) -> Any:
@@ -110,7 +131,10 @@ def is_compared(key: str, stored_timings: bool) -> bool:
 def find_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Yield one line per value that differs, with its path."""
     if isinstance(old, dict) and isinstance(new, dict):
-        old = {RENAMED.get(key, key): value for key, value in old.items()}
+        renamed = RENAMED_CHECKS if path.endswith("/skipped") else RENAMED
+        old = {renamed.get(key, key): value for key, value in old.items()}
+        if isinstance(old.get("what"), str):
+            old["what"] = RENAMED_FINDINGS.get(old["what"], old["what"])
         for key in [*old, *(key for key in new if key not in old)]:
             if key not in new:
                 yield f"{path}/{key}: missing, recorded {_shorten(old[key])}"

@@ -17,11 +17,11 @@ def make_cached_reply(prompt=1000, completion=100, seconds=0.5, attempts=1, cach
 
 def test_cost_ledger_steps_sum_calls_tokens_and_cost():
     ledger = CostLedger(Price(1.0, 10.0))
-    ledger.note("claims", "one", make_cached_reply(seconds=0.1), fresh=True)
-    ledger.note("claims", "two", make_cached_reply(seconds=0.3, attempts=3), fresh=False)
-    ledger.note("claims", "two", make_cached_reply(), fresh=False)
-    ledger.unread("claims", "one")
-    ledger.unread("claims", "one")
+    ledger.record_reply("claims", "one", make_cached_reply(seconds=0.1), fresh=True)
+    ledger.record_reply("claims", "two", make_cached_reply(seconds=0.3, attempts=3), fresh=False)
+    ledger.record_reply("claims", "two", make_cached_reply(), fresh=False)
+    ledger.record_unreadable("claims", "one")
+    ledger.record_unreadable("claims", "one")
     (row,) = ledger.steps()
     assert row[:8] == ("claims", 2, 1, 2, 1, 2000, 200, 0)
     assert row.seconds == pytest.approx(0.4)
@@ -32,7 +32,7 @@ def test_cost_ledger_steps_sum_calls_tokens_and_cost():
 
 def test_cost_ledger_without_price_has_no_cost():
     ledger = CostLedger()
-    ledger.note("useful", "one", make_cached_reply(), fresh=True)
+    ledger.record_reply("useful", "one", make_cached_reply(), fresh=True)
     assert ledger.steps()[0].cost is None
 
 
@@ -60,7 +60,7 @@ def test_cost_ledger_earlier_usage_counts_towards_limits():
 
 def test_cost_ledger_empty_reply_counts_as_call():
     ledger = CostLedger(limits=Budget(calls=1))
-    ledger.paid(ledger.reserve(lambda: (1, 1)), Reply(""))
+    ledger.settle(ledger.reserve(lambda: (1, 1)), Reply(""))
     with pytest.raises(BudgetReached):
         ledger.reserve(lambda: (1, 1))
 
@@ -74,7 +74,7 @@ def test_cost_ledger_pending_reservations_count_as_spent():
 
 def test_cost_ledger_paid_replaces_reserved_estimate():
     ledger = CostLedger(Price(1, 0), Budget(cost=1.0))
-    ledger.paid(ledger.reserve(lambda: (600_000, 0)), Reply("", 100_000))
+    ledger.settle(ledger.reserve(lambda: (600_000, 0)), Reply("", 100_000))
     assert ledger.spent == pytest.approx(0.1)
     ledger.reserve(lambda: (600_000, 0))
 
@@ -118,13 +118,13 @@ def test_estimate_tokens_depends_on_script():
 
 def test_cost_ledger_underestimated_calls_increase_next_estimate():
     ledger = CostLedger(Price(1, 0), Budget(cost=1.0))
-    assert ledger.unsure
-    ledger.paid(ledger.reserve(lambda: (100_000, 0)), Reply("", 300_000))
-    assert not ledger.unsure
+    assert ledger.has_unknown_cost
+    ledger.settle(ledger.reserve(lambda: (100_000, 0)), Reply("", 300_000))
+    assert not ledger.has_unknown_cost
     assert ledger.reserve(lambda: (100_000, 0)) == pytest.approx(0.3)
 
 
 def test_cost_ledger_free_calls_end_uncertainty():
     ledger = CostLedger(Price(0, 0), Budget(cost=1.0))
-    ledger.paid(ledger.reserve(lambda: (100, 100)), Reply("", 100, 100))
-    assert not ledger.unsure
+    ledger.settle(ledger.reserve(lambda: (100, 100)), Reply("", 100, 100))
+    assert not ledger.has_unknown_cost

@@ -261,7 +261,7 @@ def test_judge_final_failure_stops_all_calls(tmp_path):
 
     def reject_key(messages, schema):
         calls.append(1)
-        raise BackendFailed("401: no such key", final=True)
+        raise BackendFailed("401: no such key", fails_all_calls=True)
 
     samples = [Sample(f"s{i}", "q", "it is high.", (f"context {i}",)) for i in range(50)]
     with pytest.raises(BackendFailed, match="no such key") as failure:
@@ -355,7 +355,7 @@ def test_judge_max_calls_keeps_verdicts_so_far():
     found = judge_samples(measures=["faithfulness"], chat=ScriptedChat(omit_third_entry), max_calls=2)
     verdicts = found.verdicts["s1"]
     assert set(verdicts.support) == {"a1", "a2"}
-    assert verdicts.unscored["support a3"].reason == "not asked: the limit of 2 requests is reached"
+    assert verdicts.unscored["support a3"].reason == "not judged: the limit of 2 requests is reached"
 
 
 def test_judge_max_cost_without_usage_is_estimated():
@@ -404,7 +404,7 @@ def test_judge_max_calls_stops_and_higher_limit_resumes(tmp_path):
     assert len(chat.asked) == 7
     assert found.stopped == "the limit of 7 requests is reached"
     assert 0 < found.scores.n["faithfulness"] < 6
-    assert any("not asked" in reason for reason in found.scores.unscored["faithfulness"].values())
+    assert any("not judged" in reason for reason in found.scores.unscored["faithfulness"].values())
     resumed = judge_samples(samples, ["faithfulness"], chat=chat, folder=tmp_path, max_calls=12)
     assert len(chat.asked) == 12
     assert resumed.stopped == ""
@@ -686,7 +686,9 @@ def test_rescore_reuses_verdicts_without_calls(tmp_path):
     assert rescored.scores.means["hallucination"] == pytest.approx(1 / 3)
     assert rescored.judge == before.judge
     assert ragauge.rescore(before).scores.means == before.scores.means
-    with pytest.raises(MissingEvidence, match="answer_relevance needs verdicts that are not saved"):
+    with pytest.raises(
+        MissingEvidence, match="answer_relevance needs verdicts on questions generated from the answer, which"
+    ):
         ragauge.rescore(before, ["answer_relevance"])
 
 
@@ -715,7 +717,7 @@ def test_judge_unreachable_endpoint_stops_early():
 
     def fail_connection(messages, schema):
         calls.append(1)
-        raise BackendFailed("no connection", passing=True)
+        raise BackendFailed("no connection", is_temporary=True)
 
     samples = [Sample(f"s{i}", "q", f"it is high {i}.", ("x",)) for i in range(100)]
     with pytest.raises(BackendFailed, match="no connection"):

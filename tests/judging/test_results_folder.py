@@ -252,14 +252,16 @@ def test_compare_changed_question_or_reference_raises(tmp_path):
     write_judged_folder(change_second_sample(question="Who paid?"), tmp_path / "b")
     write_judged_folder(change_second_sample(reference="It is 312 m high."), tmp_path / "c")
     for name in ("b", "c"):
-        message = rf"`q2` is another question in {name} than in a, or has another reference \(1 of 4 do\)"
+        message = (
+            rf"sample `q2` has a different question or reference in {name} than in a \(1 of 4 common samples differ\)"
+        )
         with pytest.raises(Incomparable, match=message):
             compare(score_runs([str(tmp_path / "a"), str(tmp_path / name)]))
-        with pytest.raises(Incomparable, match="`q2` is another question"):
+        with pytest.raises(Incomparable, match="sample `q2` has a different question"):
             compare(
                 score_runs([f"{folder_name}={tmp_path / folder_name / SCORES_FILE}" for folder_name in ("a", name)])
             )
-        with pytest.raises(Incomparable, match="`q2` is another question"):
+        with pytest.raises(Incomparable, match="sample `q2` has a different question"):
             compare({folder_name: read_judged_folder(tmp_path / folder_name).scores for folder_name in ("a", name)})
 
 

@@ -629,7 +629,7 @@ def test_gate_freshness_result_applies_only_at_its_own_k(tmp_path):
     fresh = freshness(RUN, VERSIONS, k=2, corpus=TEXTS)
     found = ragauge.gate(fresh, ["conflict_rate@2 <= 0.5", "stale_rate@10 <= 0.999"])
     assert [check.passed for check in found] == [True, False, True]
-    assert "counted at 2" in found.checks[1].reason
+    assert "computed at k = 2" in found.checks[1].reason
     path = str(tmp_path / "f.json")
     write_results([fresh], [path])
     assert ragauge.gate(path, "conflict_rate@2 <= 0.5").passed

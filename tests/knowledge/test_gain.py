@@ -263,7 +263,7 @@ def test_leave_one_out_bm25_equals_rebuilt_index(needles):
         runner = SnapshotRunner(description, data.queries, data.judgments)
         for name, answers in leave_one_out(runner, data.documents, [one.id for one in added[:4]], 30):
             others = [one for one in data.documents if one.id != name]
-            assert answers.rankings == runner.answers(others, 30, "anew").rankings
+            assert answers.rankings == runner.run_on_snapshot(others, 30, "anew").rankings
 
 
 def test_gain_bm25_is_rebuilt_and_batch_is_approximate(needles):
@@ -290,15 +290,15 @@ def make_pool(rankings, grades, k=2):
         names, depth, signs, weights, computable_terms = ("recall",), k, np.ones(1), np.ones(1), (0,)
 
         @staticmethod
-        def of(variants, texts):
+        def score(variants, texts):
             rows = [
                 [len(set(ranking[:k]) & set(data.judgments.nested[q])) / len(data.judgments.nested[q])]
                 for q, ranking in variants
             ]
             return np.array(rows).reshape(len(variants), 1)
 
-    base = Recall.of([(q, keep_some_added(full[q], frozenset(added), frozenset(), k)) for q in full], {})
-    after = Recall.of([(q, full[q]) for q in full], {})
+    base = Recall.score([(q, keep_some_added(full[q], frozenset(added), frozenset(), k)) for q in full], {})
+    after = Recall.score([(q, full[q]) for q in full], {})
     changes = SnapshotChanges(list(full), ["recall"], np.ones(1), np.ones(1), base, after)
     trimmed = {query: trim_to_contenders(full[query], frozenset(added), k) for query in full}
     return CandidatePool(added, trimmed, Recall, {}, changes, {}, 0.0)
@@ -313,8 +313,8 @@ def test_choose_batch_greedy_is_optimal_for_one_document(seed):
     pool = make_pool(rankings, grades)
 
     def measure_gain(ids):
-        rows = pool.values.of([(q, pool.kept(q, frozenset(ids))) for q in rankings], {})
-        base = pool.values.of([(q, pool.kept(q, frozenset())) for q in rankings], {})
+        rows = pool.scorer.score([(q, pool.top_documents(q, frozenset(ids))) for q in rankings], {})
+        base = pool.scorer.score([(q, pool.top_documents(q, frozenset())) for q in rankings], {})
         return float((rows - base).mean())
 
     found = choose_batch(pool, 3, FixedNovelty({}))
@@ -345,14 +345,14 @@ def test_gain_batch_novelty_ignores_duplicates_of_taken_documents():
     assert [one.id for one in found.batch] == ["a", "c"], "a duplicate of a chosen document is not novel"
     assert {one.id for one in found.documents} == {"a", "b", "c"}
     words = ShingleNovelty(added, KNOWN)
-    words.take("a")
-    assert words.now()["b"] == 0.0
+    words.mark_known("a")
+    assert words.current()["b"] == 0.0
     from ragauge.knowledge.novelty import NoveltySettings, prepare_novelty_data
 
     measured = prepare_novelty_data(added, KNOWN, NoveltySettings(embedder="words"))
     chunks = ChunkNovelty(measured.chunks, measured.vectors, measured.highest_similarity, "least")
-    chunks.take("a")
-    assert chunks.now()["b"] == pytest.approx(0.0)
+    chunks.mark_known("a")
+    assert chunks.current()["b"] == pytest.approx(0.0)
 
 
 def test_gain_keeps_input_folders_unchanged(tmp_path):
@@ -433,7 +433,7 @@ def test_snapshot_changes_interval_contains_total_with_missing_values():
     low, high = changes.interval(0.95)
     assert low < total < high
     plain = replace(changes, after=np.nan_to_num(after))
-    assert plain.query_contributions == pytest.approx(plain.weighed(plain.improvements))
+    assert plain.query_contributions == pytest.approx(plain.weigh(plain.improvements))
 
 
 def test_gain_invalid_settings_raise_one_line_errors():
@@ -786,7 +786,7 @@ def test_gain_scifact_finds_hidden_relevant_documents(shared):
     assert found.batch_measured == pytest.approx(found.batch[-1].total, abs=0.005)
     ids = [one.id for one in found.documents[:3]]
     runner = SnapshotRunner("bm25", data.queries, data.judgments)
-    rankings = runner.answers(data.documents, 10, "after").rankings
+    rankings = runner.run_on_snapshot(data.documents, 10, "after").rankings
     exact = {
         name: sum(
             (len(set(rankings[query]) & set(docs)) - len(set(answers.rankings[query]) & set(docs))) / len(docs)

@@ -19,7 +19,7 @@ from ragauge.core.errors import BadInput, MissingExtra, UnknownName
 from ragauge.core.findings import Finding
 from ragauge.files.serialization import to_json
 from ragauge.knowledge.gain.snapshots import open_snapshots
-from ragauge.knowledge.lint import checks, evidence, lint, report
+from ragauge.knowledge.lint import checks, lint, lint_input, report
 from ragauge.knowledge.lint.results import Lint
 from ragauge.output.csv import render_csv
 from ragauge.output.markdown import render_markdown
@@ -272,7 +272,7 @@ def test_lint_tokenizer_from_file_uses_its_limit(tmp_path):
 
 def test_identify_languages_short_texts_are_unknown():
     russian = "Ветер над гаванью повернул на север ещё до полудня, и лодки рано вернулись домой почти пустыми."
-    assert evidence.identify_languages([*WEATHER, GERMAN, russian, "42", "lorem"]) == ["en"] * 4 + [
+    assert lint_input.identify_languages([*WEATHER, GERMAN, russian, "42", "lorem"]) == ["en"] * 4 + [
         "de",
         "ru",
         "?",
@@ -285,7 +285,7 @@ def test_identify_languages_quotation_keeps_main_language():
     long = f"{GERMAN} {' '.join(WEATHER[1:3])}"
     mixed = f"{GERMAN} {GERMAN} {WEATHER[0]}"
     german = " ".join([GERMAN] * 4)
-    found = evidence.identify_languages([*WEATHER, quoting, long, mixed, f"{german} {WEATHER[0]}"])
+    found = lint_input.identify_languages([*WEATHER, quoting, long, mixed, f"{german} {WEATHER[0]}"])
     assert found == ["en"] * 4 + ["?", "en", "?", "de"]
 
 
@@ -380,7 +380,7 @@ def test_lint_id_field_and_text_field_select_fields(tmp_path):
 def test_lint_missing_libraries_skip_checks_with_hint(monkeypatch):
     for name in ("rensa", "ftfy", "ftfy.badness", "py3langid.langid"):
         monkeypatch.setitem(sys.modules, name, None)
-    evidence._load_language_model.cache_clear()
+    lint_input._load_language_model.cache_clear()
     found = lint(list(WEATHER))
     assert set(found.skipped) == {"near-duplicates", "mojibake", "language", "tokens", "orphans"}
     assert "[knowledge]'" in found.skipped["language"]

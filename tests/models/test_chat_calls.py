@@ -16,7 +16,7 @@ from ragauge.models.chats.recorded import ScriptedChat
 from waiting import PATIENCE_S
 
 MESSAGES = [{"role": "user", "content": "Is it so?"}]
-PASSING = BackendFailed("it broke", passing=True)
+PASSING = BackendFailed("it broke", is_temporary=True)
 
 
 class DelayedChat:
@@ -47,7 +47,7 @@ def call_once(chat, **options):
 
     async def call_chat():
         try:
-            return await ChatCaller(chat, **{"chance": lambda: 1.0, **options}).call(MESSAGES)
+            return await ChatCaller(chat, **{"random_source": lambda: 1.0, **options}).call(MESSAGES)
         except BackendFailed as error:
             return error
 
@@ -70,14 +70,14 @@ def test_chat_caller_retries_passing_failure_with_doubling_pauses():
 
 def test_chat_caller_pause_is_scaled_by_jitter():
     chat = DelayedChat((0.0, PASSING), (0.0, PASSING), (0.0, "yes"))
-    call_once(chat, pause=8.0, chance=iter([0.25, 0.5]).__next__)
+    call_once(chat, pause=8.0, random_source=iter([0.25, 0.5]).__next__)
     assert chat.began == pytest.approx([0, 2.0, 2.0 + 8.0])
 
 
 def test_chat_caller_exhausted_retries_raises_with_attempt_count():
     error, _ = call_once(DelayedChat((0.0, PASSING)), retries=2)
     assert error.message == "it broke (3 attempts)"
-    assert (error.attempts, error.passing, error.final) == (3, True, False)
+    assert (error.attempts, error.is_temporary, error.fails_all_calls) == (3, True, False)
 
 
 def test_chat_caller_permanent_failure_is_not_retried():
@@ -87,15 +87,15 @@ def test_chat_caller_permanent_failure_is_not_retried():
 
 
 def test_chat_caller_final_failure_keeps_flag_and_hint():
-    error, _ = call_once(DelayedChat((0.0, BackendFailed("wrong key", hint="set it", final=True))))
-    assert (error.final, error.hint) == (True, "set it")
+    error, _ = call_once(DelayedChat((0.0, BackendFailed("wrong key", hint="set it", fails_all_calls=True))))
+    assert (error.fails_all_calls, error.hint) == (True, "set it")
 
 
 @pytest.mark.parametrize(
     "final_failure",
     [
-        BackendFailed("wrong key", final=True),
-        BackendFailed("come back tomorrow", passing=True, busy=True, after=86_400.0),
+        BackendFailed("wrong key", fails_all_calls=True),
+        BackendFailed("come back tomorrow", is_temporary=True, is_overload=True, retry_after_s=86_400.0),
     ],
 )
 def test_chat_caller_final_failure_prevents_further_calls(final_failure):
@@ -106,12 +106,12 @@ def test_chat_caller_final_failure_prevents_further_calls(final_failure):
         outcomes = await asyncio.gather(*(caller.call(MESSAGES) for _ in range(9)), return_exceptions=True)
         with pytest.raises(BackendFailed, match=final_failure.message):
             await caller.call(MESSAGES)
-        return caller.pace.busy, outcomes
+        return caller.slots.n_active, outcomes
 
     (busy, outcomes), _ = run_without_waiting(call_many())
     assert chat.began == [0, 0]
     assert busy == 0
-    assert [outcome.final for outcome in outcomes if isinstance(outcome, BackendFailed)] == [True] * 8
+    assert [outcome.fails_all_calls for outcome in outcomes if isinstance(outcome, BackendFailed)] == [True] * 8
     assert [outcome.attempts for outcome in outcomes] == [1, 1] + [0] * 7
 
 
@@ -123,8 +123,8 @@ def failure_with_tokens(message, prompt, completion, **options):
 
 def test_chat_caller_counts_tokens_of_failed_attempts():
     lines = [
-        (0.0, failure_with_tokens("it broke", 10, 2, passing=True)),
-        (0.0, failure_with_tokens("it broke", 5, 1, passing=True)),
+        (0.0, failure_with_tokens("it broke", 10, 2, is_temporary=True)),
+        (0.0, failure_with_tokens("it broke", 5, 1, is_temporary=True)),
     ]
     called, _ = call_once(DelayedChat(*lines, (0.0, Reply("yes", 100, 20))), pause=0)
     assert (called.reply.prompt_tokens, called.reply.completion_tokens) == (100, 20)
@@ -160,7 +160,7 @@ def test_chat_caller_repeated_timeouts_raise():
 def test_chat_caller_patience_ends_running_attempt():
     error, seconds = call_once(DelayedChat((8.0, PASSING)), timeout=None, patience=20.0, retries=99, pause=0)
     assert seconds == pytest.approx(20.0)
-    assert error.passing
+    assert error.is_temporary
     assert error.attempts == 3
 
 
@@ -171,28 +171,34 @@ def test_chat_caller_patience_ends_pause():
 
 
 def test_chat_caller_busy_failures_do_not_use_up_retries():
-    chat = DelayedChat(*[(0.0, BackendFailed("later", passing=True, busy=True, after=7.0))] * 9, (0.0, "yes"))
+    chat = DelayedChat(
+        *[(0.0, BackendFailed("later", is_temporary=True, is_overload=True, retry_after_s=7.0))] * 9, (0.0, "yes")
+    )
     called, _ = call_once(chat, retries=0, pause=0)
     assert called.attempts == 10
     assert chat.began == pytest.approx([7.0 * n for n in range(10)])
 
 
 def test_chat_caller_retry_waits_for_retry_after():
-    chat = DelayedChat((0.0, BackendFailed("restarting", passing=True, after=7.0)), (0.0, "yes"))
+    chat = DelayedChat((0.0, BackendFailed("restarting", is_temporary=True, retry_after_s=7.0)), (0.0, "yes"))
     call_once(chat, pause=0)
     assert chat.began == pytest.approx([0, 7.0])
 
 
 def test_chat_caller_retry_after_beyond_patience_is_final():
-    chat = DelayedChat((0.0, BackendFailed("come back tomorrow", passing=True, busy=True, after=86_400.0)))
+    chat = DelayedChat(
+        (0.0, BackendFailed("come back tomorrow", is_temporary=True, is_overload=True, retry_after_s=86_400.0))
+    )
     error, seconds = call_once(chat, patience=600)
-    assert error.final
+    assert error.fails_all_calls
     assert error.message == "come back tomorrow (the server asks to wait 86400 s)"
     assert seconds == 0
 
 
 def test_chat_caller_retry_after_delays_all_calls():
-    chat = DelayedChat((0.0, BackendFailed("later", passing=True, busy=True, after=30.0)), (1.0, "yes"))
+    chat = DelayedChat(
+        (0.0, BackendFailed("later", is_temporary=True, is_overload=True, retry_after_s=30.0)), (1.0, "yes")
+    )
 
     async def call_twice():
         caller = ChatCaller(chat, concurrency=1, pause=0)
@@ -246,7 +252,7 @@ def test_chat_caller_cancelled_calls_release_slots():
         for task in tasks:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        return caller.pace.busy, outcomes
+        return caller.slots.n_active, outcomes
 
     (busy, outcomes), seconds = run_without_waiting(cancel_calls())
     assert busy == 0
@@ -274,7 +280,7 @@ def test_chat_caller_user_error_is_reraised_unchanged():
         caller = ChatCaller(DelayedChat((0.0, MissingExtra("the chat", "openai"))))
         with pytest.raises(MissingExtra):
             await caller.call(MESSAGES)
-        return caller.pace.busy
+        return caller.slots.n_active
 
     assert run_without_waiting(call_chat())[0] == 0
 
@@ -376,5 +382,5 @@ def test_chat_caller_unauthorised_raises_after_one_request(chat_server):
 
     with pytest.raises(BackendFailed) as caught:
         asyncio.run(call_chat())
-    assert caught.value.final
+    assert caught.value.fails_all_calls
     assert chat_server.calls == 1

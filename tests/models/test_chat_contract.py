@@ -161,4 +161,4 @@ def test_local_chat_invalid_or_broken_model_file_raises(tmp_path):
     chat = open_chat(f"local:{tmp_path / 'broken.gguf'}")
     with pytest.raises(BackendFailed, match=r"local:broken\.gguf cannot be loaded: ") as caught:
         asyncio.run(request_all(chat, (ONE_WORD, None)))
-    assert caught.value.final
+    assert caught.value.fails_all_calls

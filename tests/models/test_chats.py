@@ -295,26 +295,26 @@ def test_match_word_ignores_surrounding_punctuation(text, word):
 @pytest.mark.parametrize("fault", ["unauthorised", "key_echo", "forbidden", "unpaid", "quota", "no_model"])
 def test_openai_chat_unrecoverable_errors_are_final(chat_server, fault):
     error = get_failure(chat_server, fault)
-    assert (error.final, error.passing) == (True, False)
+    assert (error.fails_all_calls, error.is_temporary) == (True, False)
     assert chat_server.calls == 1
 
 
 @pytest.mark.parametrize("fault", ["rate_limit", "rate_limit_bare", "overloaded", "error_inside"])
 def test_openai_chat_overload_errors_are_busy(chat_server, fault):
     error = get_failure(chat_server, fault)
-    assert (error.passing, error.busy, error.final) == (True, True, False)
+    assert (error.is_temporary, error.is_overload, error.fails_all_calls) == (True, True, False)
 
 
 @pytest.mark.parametrize("fault", ["error", "gateway", "cut", "drop", "broken_body"])
 def test_openai_chat_transient_errors_are_passing(chat_server, fault):
     error = get_failure(chat_server, fault)
-    assert (error.passing, error.busy, error.final) == (True, False, False)
+    assert (error.is_temporary, error.is_overload, error.fails_all_calls) == (True, False, False)
 
 
 @pytest.mark.parametrize("fault", ["too_long", "html", "no_choices"])
 def test_openai_chat_request_errors_are_neither_passing_nor_final(chat_server, fault):
     error = get_failure(chat_server, fault)
-    assert (error.passing, error.final) == (False, False)
+    assert (error.is_temporary, error.fails_all_calls) == (False, False)
 
 
 def test_openai_chat_error_message_contains_server_message(chat_server):
@@ -385,7 +385,7 @@ def test_openai_chat_failure_after_format_probe_has_token_counts(chat_server):
 def test_openai_chat_connection_error_is_passing():
     with pytest.raises(BackendFailed, match=r"http://127\.0\.0\.1:9: ConnectError") as caught:
         asyncio.run(open_chat("openai:test@http://127.0.0.1:9").complete(MESSAGES))
-    assert caught.value.passing
+    assert caught.value.is_temporary
 
 
 def test_openai_chat_truncated_reply_has_finish_length(chat_server):
@@ -410,7 +410,7 @@ def test_openai_chat_think_blocks_are_removed(chat_server):
 
 @pytest.mark.parametrize("fault", ["rate_limit", "rate_limit_reset"])
 def test_openai_chat_rate_limit_error_has_retry_after(chat_server, fault):
-    assert get_failure(chat_server, fault).after == pytest.approx(0.05)
+    assert get_failure(chat_server, fault).retry_after_s == pytest.approx(0.05)
 
 
 def test_openai_chat_exhausted_rate_limit_sets_hold(chat_server):
@@ -483,7 +483,7 @@ def test_openai_chat_default_endpoint_without_key_raises_on_request():
     chat = open_chat("openai:gpt")
     with pytest.raises(BackendFailed, match="the environment variable OPENAI_API_KEY") as caught:
         asyncio.run(chat.complete([{"role": "user", "content": "?"}]))
-    assert caught.value.final
+    assert caught.value.fails_all_calls
     assert "openai:gpt@http://localhost:8000/v1" in caught.value.hint
 
 
@@ -675,7 +675,7 @@ def test_replay_missing_reply_raises_with_prompt(tmp_path):
     path.write_text("")
     with pytest.raises(BackendFailed, match=r"replies\.jsonl has no recorded reply to: <data-0> the text") as caught:
         Replay(str(path)).complete([{"role": "user", "content": "<data-0>\nthe text"}])
-    assert not caught.value.passing
+    assert not caught.value.is_temporary
 
 
 @pytest.mark.parametrize("line", ["no json", "{}", '{"messages": [], "schema": null, "reply": {"nothing": 1}}'])
@@ -702,7 +702,7 @@ def test_recording_appends_to_existing_file(tmp_path):
 
 
 def test_scripted_chat_returns_lines_in_order_and_keeps_requests():
-    failing = BackendFailed("now it breaks", passing=True)
+    failing = BackendFailed("now it breaks", is_temporary=True)
     chat = ScriptedChat(["one", Reply("two", finish="length"), failing])
     assert chat.complete(MESSAGES, WORD).text == "one"
     assert chat.complete(MESSAGES).finish == "length"

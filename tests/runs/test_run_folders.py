@@ -70,7 +70,8 @@ def test_run_fresh_replaces_only_named_runs(run_folder):
         DATA, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=run_folder, warmup=0, max_queries=5, fresh=True
     )
     assert result.scores["bad"].means["mrr@10"] == 1.0
-    assert "missing" in {check.rule.figure.name for check in ragauge.gate(run_folder / "bad", "mrr@10 >= 0.9").failed}
+    failed = ragauge.gate(run_folder / "bad", "mrr@10 >= 0.9").failed
+    assert "missing" in {check.rule.indicator.name for check in failed}
 
 
 def test_run_other_judgments_next_to_other_runs_raise(run_folder):

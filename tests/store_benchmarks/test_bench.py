@@ -159,30 +159,30 @@ def test_option_grids_have_only_known_store_options(store):
 
 
 def test_plan_builds_groups_searches_and_alternates_stores():
-    jobs = plan_builds(
+    builds = plan_builds(
         ["faiss:kind=hnsw,m=8+16,ef_construction=40,ef_search=10+20+30", "usearch:m=8+16"],
         BenchmarkSettings(sweep=False),
     )
-    assert [str(job.configuration) for job in jobs] == [
+    assert [str(build.configuration) for build in builds] == [
         "faiss:kind=hnsw,m=8,ef_construction=40",
         "usearch:m=8",
         "faiss:kind=hnsw,m=16,ef_construction=40",
         "usearch:m=16",
     ]
-    assert [dict(search) for search in jobs[0].searches] == [{"ef_search": 10}, {"ef_search": 20}, {"ef_search": 30}]
-    assert [dict(search) for search in jobs[1].searches] == [{}]
+    assert [dict(search) for search in builds[0].searches] == [{"ef_search": 10}, {"ef_search": 20}, {"ef_search": 30}]
+    assert [dict(search) for search in builds[1].searches] == [{}]
 
 
 def test_plan_builds_given_options_replace_defaults():
-    (job,) = plan_builds(["faiss:kind=ivf,nlist=7"], BenchmarkSettings())
-    assert job.configuration.build == {"kind": "ivf", "nlist": 7}
-    assert len(job.searches) > 3
-    jobs = plan_builds(["faiss:kind=ivf+flat"], BenchmarkSettings())
-    kinds = {job.configuration.build["kind"] for job in jobs}
+    (build,) = plan_builds(["faiss:kind=ivf,nlist=7"], BenchmarkSettings())
+    assert build.configuration.build == {"kind": "ivf", "nlist": 7}
+    assert len(build.searches) > 3
+    builds = plan_builds(["faiss:kind=ivf+flat"], BenchmarkSettings())
+    kinds = {build.configuration.build["kind"] for build in builds}
     assert kinds == {"ivf", "flat"}
     quick = plan_builds(["faiss:kind=hnsw"], BenchmarkSettings(quick=True))
     assert len(quick) < len(plan_builds(["faiss:kind=hnsw"], BenchmarkSettings()))
-    assert 1 < len(quick[0].searches) < len(job.searches)
+    assert 1 < len(quick[0].searches) < len(build.searches)
 
 
 def test_bench_invalid_arguments_raise_error_before_measuring(tmp_path):
@@ -684,8 +684,8 @@ def test_bench_invalid_metadata_raises_error():
 
 
 def test_plan_builds_default_ef_search_is_at_least_k():
-    (job, *_) = plan_builds(["hnswlib"], BenchmarkSettings(k=50))
-    assert [search["ef_search"] for search in job.searches] == [50, 80, 160, 320]
+    (build, *_) = plan_builds(["hnswlib"], BenchmarkSettings(k=50))
+    assert [search["ef_search"] for search in build.searches] == [50, 80, 160, 320]
 
 
 @pytest.mark.engine
@@ -840,11 +840,11 @@ def test_bench_judgments_scores_relevance_of_results():
 
 def test_plan_builds_pgvector_forces_index_only_if_requested():
     """Searches that force the index are measured only on request, as a separate series."""
-    searches = [search for job in plan_builds(["pgvector"], BenchmarkSettings()) for search in job.searches]
+    searches = [search for build in plan_builds(["pgvector"], BenchmarkSettings()) for search in build.searches]
     assert searches
     assert not any("force" in search for search in searches)
-    jobs = plan_builds(["pgvector:index=hnsw,half=false,ef_search=40,force=false+true"], BenchmarkSettings())
-    assert [point.series for job in jobs for point in job.points] == ["pgvector hnsw", "pgvector hnsw forced"]
+    builds = plan_builds(["pgvector:index=hnsw,half=false,ef_search=40,force=false+true"], BenchmarkSettings())
+    assert [point.series for build in builds for point in build.points] == ["pgvector hnsw", "pgvector hnsw forced"]
     assert Configuration("pgvector", {"index": "hnsw"}, {"force": True}, "mine").series == "mine forced"
 
 
@@ -897,8 +897,11 @@ def test_bench_filters_stop_at_time_limit(tmp_path):
     data = make_vector_set()
     stores = ["faiss:kind=ivf,nlist=10,nprobe=1+2+10"]
     settings = {"repeats": 2, "filters": [0.5], "folder": tmp_path}
-    plan = BenchmarkSettings(filters=(0.5,), timeout=600.0)
-    assert (plan.filter_seconds, BenchmarkSettings(filters=(0.5,) * 20, timeout=600.0).filter_seconds) == (30.0, 15.0)
+    settings = BenchmarkSettings(filters=(0.5,), timeout=600.0)
+    assert (settings.filter_seconds, BenchmarkSettings(filters=(0.5,) * 20, timeout=600.0).filter_seconds) == (
+        30.0,
+        15.0,
+    )
     store = ExactStore(metric="l2")
     store.add([str(i) for i in range(len(data.base))], data.base)
     index = {str(i): i for i in range(len(data.base))}
@@ -927,8 +930,8 @@ def test_bench_filters_stop_at_time_limit(tmp_path):
 
 
 def test_plan_builds_with_filters_has_larger_nprobe():
-    def list_probes(plan, store="faiss:kind=ivf"):
-        return [search["nprobe"] for job in plan_builds([store], plan) for search in job.searches]
+    def list_probes(settings, store="faiss:kind=ivf"):
+        return [search["nprobe"] for build in plan_builds([store], settings) for search in build.searches]
 
     assert list_probes(BenchmarkSettings()) == [1, 2, 4, 8, 16, 32]
     assert (
@@ -945,9 +948,9 @@ def test_estimate_min_seconds_includes_filters():
     usearch cannot filter and adds nothing.
     """
     stores = ["faiss:kind=ivf", "usearch"]
-    jobs = plan_builds(stores, BenchmarkSettings(filters=(0.5, 0.01)))
-    difference = estimate_min_seconds(jobs, BenchmarkSettings(filters=(0.5, 0.01))) - estimate_min_seconds(
-        jobs, BenchmarkSettings()
+    builds = plan_builds(stores, BenchmarkSettings(filters=(0.5, 0.01)))
+    difference = estimate_min_seconds(builds, BenchmarkSettings(filters=(0.5, 0.01))) - estimate_min_seconds(
+        builds, BenchmarkSettings()
     )
     assert difference == pytest.approx(1.0 + 2 * 8 * 3 * 0.25)
 
@@ -956,10 +959,10 @@ def test_estimate_min_seconds_includes_filters():
 def test_bench_remeasure_doubtful_measures_doubtful_filter_results(tmp_path):
     data, settings = make_vector_set(), {"repeats": 2, "filters": [0.5, 0.1], "folder": tmp_path}
     ragauge.bench(data, ["exact"], **settings)
-    plan = BenchmarkSettings(repeats=2, filters=(0.5, 0.1))
+    settings = BenchmarkSettings(repeats=2, filters=(0.5, 0.1))
     steady_path, doubtful_path = (
-        next(tmp_path.rglob(f"{filter_key({}, {'selectivity': selectivity}, plan)}.npz"))
-        for selectivity in plan.filters
+        next(tmp_path.rglob(f"{filter_key({}, {'selectivity': selectivity}, settings)}.npz"))
+        for selectivity in settings.filters
     )
     for path, slower in ((steady_path, 1), (doubtful_path, 3)):
         details, arrays = read_raw_result(path)

@@ -46,7 +46,7 @@ DOCUMENTS = [
     for i in range(1, 13)
 ]
 EMBEDDER = "words(dimensions=64)"
-SETTINGS = {"embedder": EMBEDDER, "batch": 5, "queries": 6, "timeout": 120, "kills": 0, "ways": ["one by one"]}
+SETTINGS = {"embedder": EMBEDDER, "batch": 5, "queries": 6, "timeout": 120, "kills": 0, "modes": ["one by one"]}
 
 
 def faulty_store(fault: str, at: int = FAULT_POSITION, **options: str) -> str:
@@ -129,7 +129,13 @@ MANY_DOCUMENTS = [Document(f"d{i}", f"Document {i} is about item{i}.", f"Title {
 @pytest.mark.engine
 def test_stress_recall_drop_is_a_failure_only_beyond_tolerance(fault):
     # 50 queries with 10 neighbours each: 25 missed neighbours equal the tolerance of 5 percentage points, 26 exceed it.
-    settings = {**SETTINGS, "embedder": "words(dimensions=512)", "queries": 50, "bisect": False, "ways": ["in batches"]}
+    settings = {
+        **SETTINGS,
+        "embedder": "words(dimensions=512)",
+        "queries": 50,
+        "bisect": False,
+        "modes": ["in batches"],
+    }
     at_limit = stress(faulty_store(fault, at=25), MANY_DOCUMENTS, **settings)
     moment = {"misses when reopened": "after reopening", "misses when replaced": "after replacing"}[fault]
     assert at_limit.broken is None
@@ -203,7 +209,7 @@ def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
     result = stress(faulty_store("raise once", word=f"'{tmp_path / 'failed'}'"), DOCUMENTS, **{**SETTINGS, "kills": 1})
     assert result.broken is None
     assert describe_outcome(result) == "not reproduced: putting"
-    (mode,) = result.ways
+    (mode,) = result.modes
     (failure,) = mode.not_reproduced
     assert (str(failure.stage), failure.error) == ("putting", "OSError: database is locked")
     assert failure.reproduced is False
@@ -272,7 +278,7 @@ def test_stress_hanging_store_times_out():
 
 
 def test_stress_failing_batch_names_its_documents():
-    failure = find_failure("raise", ways=["in batches"])
+    failure = find_failure("raise", modes=["in batches"])
     assert failure is not None
     assert (failure.after, failure.document) == (5, "d6 to d10")
 
@@ -284,7 +290,7 @@ def test_stress_committed_documents_lost_after_kill_are_a_failure(fault, kind):
     assert result.broken is not None
     assert str(result.broken.stage) == "reading back after kill -9"
     assert f"`d2` (document 2) is {kind}" in result.broken.error
-    (mode,) = result.ways
+    (mode,) = result.modes
     assert [read_back.when for read_back in mode.read_back][:2] == ["at once", "reopened"]
     assert mode.read_back[-1].when.startswith("kill 1 ")
     assert mode.read_back[-1].expected >= 10
@@ -292,12 +298,12 @@ def test_stress_committed_documents_lost_after_kill_are_a_failure(fault, kind):
 
 @pytest.mark.engine
 def test_stress_missing_commit_is_detected_with_few_documents():
-    settings = {**SETTINGS, "batch": 100, "kills": 1, "bisect": False, "ways": ["in batches"]}
+    settings = {**SETTINGS, "batch": 100, "kills": 1, "bisect": False, "modes": ["in batches"]}
     result = stress(faulty_store("commits when it is closed"), DOCUMENTS[:4], **settings)
     assert result.broken is not None
     assert str(result.broken.stage) == "reading back after kill -9"
     assert "`d1` (document 1) is lost" in result.broken.error
-    assert result.ways[0].read_back[-1].expected >= 1
+    assert result.modes[0].read_back[-1].expected >= 1
 
 
 @pytest.mark.crash
@@ -310,15 +316,15 @@ def test_stress_documents_put_after_kill_and_lost_are_a_failure():
 
 @pytest.mark.crash
 def test_stress_uncommitted_documents_before_kill_may_remain():
-    settings = {**SETTINGS, "batch": 10, "ways": ["in batches"], "kill_at": [7, 5, 5], "queries": 0}
+    settings = {**SETTINGS, "batch": 10, "modes": ["in batches"], "kill_at": [7, 5, 5], "queries": 0}
     result = stress(faulty_store("eager and slow"), DOCUMENTS, **settings)
     assert result.broken is None
-    assert [read_back.expected for read_back in result.ways[0].select_read_backs("killed")][:2] == [6, 6]
+    assert [read_back.expected for read_back in result.modes[0].select_read_backs("killed")][:2] == [6, 6]
 
 
 def test_stress_failure_leaves_later_stages_empty():
     result = stress(faulty_store("drop"), DOCUMENTS, **{**SETTINGS, "bisect": False})
-    (mode,) = result.ways
+    (mode,) = result.modes
     assert mode.put is not None
     assert mode.put.n == 12
     assert mode.search is None
@@ -338,8 +344,8 @@ def test_stress_sound_store_passes_every_stage():
     result = stress(faulty_store(""), data, embedder=EMBEDDER, batch=4, kills=2, k=3, timeout=120)
     assert result.broken is None
     assert describe_outcome(result) == "passed"
-    assert [mode.name for mode in result.ways] == ["one by one", "in batches"]
-    for mode, calls in zip(result.ways, (12, 3), strict=True):
+    assert [mode.name for mode in result.modes] == ["one by one", "in batches"]
+    for mode, calls in zip(result.modes, (12, 3), strict=True):
         assert mode.put is not None
         assert mode.put.n == calls
         assert mode.commit is not None
@@ -384,7 +390,7 @@ def test_stress_bisection_finds_prefix_and_writes_reproducer(mode, tmp_path):
     source = tmp_path / "documents.jsonl"
     write_documents(source, DOCUMENTS)
     store = faulty_store("raise on a word", word="item9")
-    result = stress(store, source, **{**SETTINGS, "ways": [mode]}, reproducer=tmp_path / "reproducer")
+    result = stress(store, source, **{**SETTINGS, "modes": [mode]}, reproducer=tmp_path / "reproducer")
     failure = result.broken
     assert failure is not None
     assert failure.prefix == 9
@@ -395,7 +401,7 @@ def test_stress_bisection_finds_prefix_and_writes_reproducer(mode, tmp_path):
     reproducer = Path(failure.reproducer)
     assert sorted(path.name for path in reproducer.iterdir()) == ["README.md", "corpus.jsonl"]
     assert failure.command in (reproducer / "README.md").read_text()
-    second_result = stress(store, reproducer, **{**SETTINGS, "ways": [mode], "bisect": False})
+    second_result = stress(store, reproducer, **{**SETTINGS, "modes": [mode], "bisect": False})
     assert second_result.documents == 9
     assert second_result.broken is not None
     assert second_result.broken.error == failure.error
@@ -462,18 +468,18 @@ def test_describe_difference_names_byte_or_type():
 def test_compare_documents_uncommitted_may_be_missing_but_not_changed():
     documents = DOCUMENTS[:4]
     returned = [(document.id, document) for document in documents[:3]] + [("d4", None)]
-    read_back = compare_documents(["d1", "d2", "d3"], returned, documents, promised=2, possible=4)
+    read_back = compare_documents(["d1", "d2", "d3"], returned, documents, n_required=2, n_allowed=4)
     assert read_back.is_intact
     assert (read_back.whole, read_back.uncommitted) == (2, 1)
     torn = [*returned[:2], ("d3", documents[2]._replace(text="half")), ("d4", None)]
-    read_back = compare_documents(["d1", "d2", "d3"], torn, documents, promised=2, possible=4)
+    read_back = compare_documents(["d1", "d2", "d3"], torn, documents, n_required=2, n_allowed=4)
     assert not read_back.is_intact
     assert [(corrupt.id, corrupt.kind) for corrupt in read_back.corrupt] == [("d3", "changed")]
 
 
 def test_compare_documents_found_and_lost_document_is_lost():
     returned = [("d1", DOCUMENTS[0]), ("d1", None)]
-    read_back = compare_documents(["d1"], returned, DOCUMENTS[:1], promised=1, possible=1)
+    read_back = compare_documents(["d1"], returned, DOCUMENTS[:1], n_required=1, n_allowed=1)
     assert read_back.corrupt_counts == {"lost": 1}
     assert read_back.whole == 0
     assert (
@@ -485,7 +491,7 @@ def test_compare_documents_found_and_lost_document_is_lost():
 def test_compare_documents_ignores_fields_not_kept():
     without_texts = [(document.id, document._replace(text="", title="")) for document in DOCUMENTS[:2]]
     read_back = compare_documents(
-        ["d1", "d2"], without_texts, DOCUMENTS[:2], promised=2, possible=2, keeps=["metadata"]
+        ["d1", "d2"], without_texts, DOCUMENTS[:2], n_required=2, n_allowed=2, keeps=["metadata"]
     )
     assert read_back.is_intact
     assert read_back.keeps == ["metadata"]
@@ -599,7 +605,7 @@ def test_stress_report_begins_with_the_failure(failed_test):
 
 def test_stress_error_of_several_lines_is_shown_completely(failed_test):
     failure = failed_test.broken and replace(failed_test.broken, error="ValueError: full\n  at block 7\n", silent=False)
-    stress_report = build_report(replace(failed_test, ways=[replace(failed_test.ways[0], broken=failure)]))
+    stress_report = build_report(replace(failed_test, modes=[replace(failed_test.modes[0], broken=failure)]))
     assert read_failure_facts(stress_report)["error"] == "ValueError: full"
     assert stress_report.sections[0].blocks[1] == Code("ValueError: full\n  at block 7", "Complete error message")
 
@@ -607,13 +613,13 @@ def test_stress_error_of_several_lines_is_shown_completely(failed_test):
 def test_stress_summary_counts_only_kills_after_a_commit(failed_test):
     killed = ReadBack("kill 1 in the put of document 1", 0, 0, state="killed", kill=1)
     read_backs = [ReadBack("at once", 12, 12), killed]
-    mode = replace(failed_test.ways[0], broken=None, read_back=read_backs, neighbour_recall=0.9)
-    sentences = summarise_stress_test(replace(failed_test, ways=[mode]))
+    mode = replace(failed_test.modes[0], broken=None, read_back=read_backs, neighbour_recall=0.9)
+    sentences = summarise_stress_test(replace(failed_test, modes=[mode]))
     assert "kill -9" not in sentences[0]
     assert sentences[-1] == "Its neighbour recall is 90.0%."
     read_backs = [*read_backs, replace(killed, when="kill 2 in the put of document 7", expected=6, whole=6, kill=2)]
     sentences = summarise_stress_test(
-        replace(failed_test, ways=[replace(mode, read_back=read_backs, neighbour_recall=0.96)])
+        replace(failed_test, modes=[replace(mode, read_back=read_backs, neighbour_recall=0.96)])
     )
     assert [text.endswith("and after kill -9 (1 kill per mode).") for text in sentences] == [True]
 
@@ -643,8 +649,8 @@ def test_stress_invalid_settings_raise():
         stress("memory", [DOCUMENTS[0], DOCUMENTS[0]], embedder=EMBEDDER)
     with pytest.raises(UnknownName, match="unknown setting `batches`"):
         stress("memory", DOCUMENTS, batches=3)
-    with pytest.raises(BadInput, match="ways must be one of one by one, in batches, got `backwards`"):
-        StressSettings(ways=["backwards"])
+    with pytest.raises(BadInput, match="modes must be one of one by one, in batches, got `backwards`"):
+        StressSettings(modes=["backwards"])
     with pytest.raises(BadInput, match=r"batch must be between 1 and .*, got 0"):
         StressSettings(batch=0)
     with pytest.raises(BadInput, match="kill_at must be at least 0, got -5"):

@@ -12,8 +12,8 @@ from ragauge.stores.bookkeeping import StoreBookkeeping, largest_supported_k, no
 
 
 def add_documents(bookkeeping: StoreBookkeeping, ids: list[str], metadata=None) -> None:
-    matrix = bookkeeping.documents(ids, np.ones((len(ids), 2), np.float32), metadata)
-    bookkeeping.add(ids, matrix, metadata)
+    matrix = bookkeeping.prepare_insertion(ids, np.ones((len(ids), 2), np.float32), metadata)
+    bookkeeping.register_ids(ids, matrix, metadata)
 
 
 def test_bookkeeping_positions_are_unique_and_map_to_ids():
@@ -27,43 +27,43 @@ def test_bookkeeping_positions_are_unique_and_map_to_ids():
     assert (len(bookkeeping), bookkeeping.position_count) == (4, 5)
     positions = np.array([[3, 0, -1], [4, 2, 0]])
     raw_distances = np.array([[1.0, 2.0, 3e38], [1.0, 2.0, 3.0]])
-    ids, distances = bookkeeping.answer(positions, raw_distances, 4)
+    ids, distances = bookkeeping.to_neighbours(positions, raw_distances, 4)
     assert ids.tolist() == [["b", "a", None, None], ["d", "c", "a", None]]
     assert distances.tolist() == [[1.0, 2.0, np.inf, np.inf], [1.0, 2.0, 3.0, np.inf]]
-    assert bookkeeping.answer(positions[1:], raw_distances[1:], 3)[0].tolist() == [["d", "c", "a"]]
-    assert bookkeeping.answer(positions[:1], raw_distances[:1], 3)[0].tolist() == [["b", "a", None]]
+    assert bookkeeping.to_neighbours(positions[1:], raw_distances[1:], 3)[0].tolist() == [["d", "c", "a"]]
+    assert bookkeeping.to_neighbours(positions[:1], raw_distances[:1], 3)[0].tolist() == [["b", "a", None]]
 
 
-def test_bookkeeping_documents_registers_ids_before_remember():
+def test_bookkeeping_prepare_insertion_reserves_names():
     bookkeeping = StoreBookkeeping("l2")
     add_documents(bookkeeping, ["a"])
     new_ids = [f"n{i}" for i in range(100)]
-    bookkeeping.documents(new_ids, np.ones((100, 2), np.float32))
-    assert bookkeeping.answer(np.array([[100, 1, 0]]), np.zeros((1, 3)), 3)[0].tolist() == [["n99", "n0", "a"]]
+    bookkeeping.prepare_insertion(new_ids, np.ones((100, 2), np.float32))
+    assert bookkeeping.to_neighbours(np.array([[100, 1, 0]]), np.zeros((1, 3)), 3)[0].tolist() == [["n99", "n0", "a"]]
     assert bookkeeping.ids == ["a"]
     add_documents(bookkeeping, ["b"])
-    assert bookkeeping.answer(np.array([[1, 0]]), np.zeros((1, 2)), 2)[0].tolist() == [["b", "a"]]
+    assert bookkeeping.to_neighbours(np.array([[1, 0]]), np.zeros((1, 2)), 2)[0].tolist() == [["b", "a"]]
 
 
 def test_bookkeeping_filter_is_cached_and_follows_changes():
     bookkeeping = StoreBookkeeping("l2")
     add_documents(bookkeeping, ["a", "b", "c"], [{"x": 1, "y": "u"}, {"x": 1}, {"x": True}])
-    matches = bookkeeping.allowed({"x": 1})
+    matches = bookkeeping.filter_mask({"x": 1})
     assert matches.tolist() == [True, True, False]
-    assert bookkeeping.allowed({"x": np.int64(1)}) is matches
-    assert bookkeeping.allowed({"x": True}).tolist() == [False, False, True]
-    assert bookkeeping.allowed({"x": 1, "y": "u"}).tolist() == [True, False, False]
-    bookkeeping.allowed({"x": 1})
+    assert bookkeeping.filter_mask({"x": np.int64(1)}) is matches
+    assert bookkeeping.filter_mask({"x": True}).tolist() == [False, False, True]
+    assert bookkeeping.filter_mask({"x": 1, "y": "u"}).tolist() == [True, False, False]
+    bookkeeping.filter_mask({"x": 1})
     add_documents(bookkeeping, ["d", "e"], [{"x": 1.0}, {"x": "1"}])
-    assert bookkeeping.allowed({"x": 1}).tolist() == [True, True, False, True, False]
-    before = bookkeeping.allowed({"x": 1})
+    assert bookkeeping.filter_mask({"x": 1}).tolist() == [True, True, False, True, False]
+    before = bookkeeping.filter_mask({"x": 1})
     bookkeeping.remove(["b", "e"])
-    assert bookkeeping.allowed({"x": 1}).tolist() == [True, False, False, True, False]
+    assert bookkeeping.filter_mask({"x": 1}).tolist() == [True, False, False, True, False]
     assert before.tolist() == [True, True, False, True, False]
     bookkeeping.remove(["a"])
-    assert bookkeeping.allowed({"y": "u"}).tolist() == [False] * 5
+    assert bookkeeping.filter_mask({"y": "u"}).tolist() == [False] * 5
     with pytest.raises(BadInput, match="the filter: 'x' is"):
-        bookkeeping.allowed({"x": [1]})
+        bookkeeping.filter_mask({"x": [1]})
 
 
 def test_bookkeeping_write_and_read_round_trip(tmp_path):
@@ -79,11 +79,11 @@ def test_bookkeeping_write_and_read_round_trip(tmp_path):
     assert reopened.dimension == 2
     assert reopened.built == {"kind": "hnsw", "m": 8}
     assert (
-        reopened.allowed({"b": True}).tolist()
-        == bookkeeping.allowed({"b": True}).tolist()
+        reopened.filter_mask({"b": True}).tolist()
+        == bookkeeping.filter_mask({"b": True}).tolist()
         == [False, False, True, True, True]
     )
-    assert reopened.answer(np.array([[4, 2, 1]]), np.zeros((1, 3)), 3)[0].tolist() == [["🙂", "\ud800", None]]
+    assert reopened.to_neighbours(np.array([[4, 2, 1]]), np.zeros((1, 3)), 3)[0].tolist() == [["🙂", "\ud800", None]]
     add_documents(reopened, ["more"])
     assert reopened.position("more") == 5
     assert not StoreBookkeeping("l2").read(tmp_path / "nothing", {})
@@ -107,19 +107,19 @@ def test_largest_supported_k_finds_available_count(available):
     assert largest_supported_k(request, 10, RuntimeError) == (available, "x" * available if available else None)
 
 
-def test_bookkeeping_queries_checks_single_query():
+def test_bookkeeping_prepare_queries_checks_single_query():
     for metric in ("cosine", "l2", "ip"):
         bookkeeping = StoreBookkeeping(metric)
         add_documents(bookkeeping, ["a"])
         for valid in ([[1e-30, 0]], [[1e30, 1e30]], [[3.0, 4.0]]):
-            assert bookkeeping.queries(valid, 1).tolist() == np.array(valid, np.float32).tolist()
+            assert bookkeeping.prepare_queries(valid, 1).tolist() == np.array(valid, np.float32).tolist()
         for invalid in ([[np.nan, 1]], [[np.inf, 1]], [[1, -np.inf]]):
             with pytest.raises(BadInput, match="query vector 0 has a NaN or an infinity"):
-                bookkeeping.queries(invalid, 1)
+                bookkeeping.prepare_queries(invalid, 1)
     empty = StoreBookkeeping("cosine")
     with pytest.raises(BadInput, match="all zeros"):
-        empty.queries([[0.0, 0.0]], 1)
-    assert StoreBookkeeping("l2").queries([[0.0, 0.0]], 1).tolist() == [[0.0, 0.0]]
+        empty.prepare_queries([[0.0, 0.0]], 1)
+    assert StoreBookkeeping("l2").prepare_queries([[0.0, 0.0]], 1).tolist() == [[0.0, 0.0]]
 
 
 def test_normalise_rows_extreme_values_have_unit_length():

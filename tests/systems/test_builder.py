@@ -22,7 +22,7 @@ from ragauge.core import plugins
 from ragauge.core.components import iterate_plugins
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput, MissingExtra, RagaugeError, UnknownName
-from ragauge.core.plugin_parameters import DocumentSide, Part
+from ragauge.core.plugin_parameters import DocumentEmbedder, Part
 from ragauge.core.protocols import Embedder, Retriever, Store, is_async
 from ragauge.core.specs import Spec, parse_spec, spec_from_toml
 from ragauge.files.workspace import cache_folder
@@ -170,7 +170,7 @@ DOCUMENTS = [
 
 def search_system(builder, system, query="json list", k=3):
     async def open_and_search():
-        async with builder.opened(system) as retriever:
+        async with builder.open(system) as retriever:
             hits = retriever.search(query, k)
             return await hits if is_async(retriever) else hits
 
@@ -236,7 +236,7 @@ def test_system_builder_builds_and_searches_every_system_kind(new_builder, descr
     assert hits
     assert hits[0].id == "d"
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
-    assert builder.seconds(description) > 0
+    assert builder.build_seconds(description) > 0
     assert search_system(builder, parse_spec(description)) == hits
 
 
@@ -277,7 +277,7 @@ def test_identity_description_includes_default_parts(new_builder):
 )
 def test_system_builder_self_reference_raises_one_line_error(new_builder, systems):
     builder = new_builder(systems)
-    for call in (builder.identity, builder.seconds, lambda system: search_system(builder, system)):
+    for call in (builder.identity, builder.build_seconds, lambda system: search_system(builder, system)):
         with pytest.raises(BadInput, match="contains itself") as error:
             call("x")
         assert "\n" not in error.value.message
@@ -294,7 +294,7 @@ def test_system_builder_accepts_callables_by_name(new_builder):
     assert builder.identity(mine)["description"].endswith(".mine")
     assert builder.identity("both")["description"].endswith(".mine+bm25)")
     assert " at 0x" not in builder.identity("both")["description"], "the description must be equal in every process"
-    assert builder.seconds("mine") == 0
+    assert builder.build_seconds("mine") == 0
 
 
 def test_system_builder_accepts_reranker_and_embedder_objects(new_builder):
@@ -396,8 +396,8 @@ def test_system_builder_shared_part_is_built_once(new_builder, installed):
     search_system(builder, "other")
     search_system(builder, "base")
     assert len(created) == 1
-    assert builder.seconds("one") >= builder.seconds("base") > 0
-    assert builder.seconds("other") >= builder.seconds("base")
+    assert builder.build_seconds("one") >= builder.build_seconds("base") > 0
+    assert builder.build_seconds("other") >= builder.build_seconds("base")
     builder.close()
     assert created[0].closed == 1
     search_system(builder, "base")
@@ -450,7 +450,7 @@ class WithParts:
         embedder: Annotated[Embedder, Part("words(dimensions=64)")],
         store: Annotated[Store, Part("exact")],
         linked: Annotated[LinkedCorpus, Part()],
-        document_embedder: Annotated[Embedder, DocumentSide("embedder")],
+        document_embedder: Annotated[Embedder, DocumentEmbedder("embedder")],
         *,
         boost: float = 1.0,
     ):
@@ -469,7 +469,7 @@ class WithParts:
 def test_plugin_class_receives_declared_parts(new_builder, installed, tmp_path):
     builder = new_builder(cache=tmp_path)
     builder.check("own(store=exact(metric=ip))")
-    assert set(builder.parts("own(graph=knn)")) == {
+    assert set(builder.list_plugins("own(graph=knn)")) == {
         *(("retrievers", "own"), ("embedders", "words"), ("stores", "exact"), ("graphs", "knn")),
     }
     expected = ids(search_system(builder, "dense(embedder=words(dimensions=64))"))
@@ -493,7 +493,7 @@ def test_system_builder_caller_class_receives_declared_parts(new_builder):
     assert identity["description"] == f"{__name__}.WithParts"
     assert identity["code"]
     assert not builder.is_reproducible("mine")
-    assert ("stores", "exact") in builder.parts("mine")
+    assert ("stores", "exact") in builder.list_plugins("mine")
 
 
 def test_system_builder_classes_with_equal_names_are_distinct(new_builder):
@@ -593,8 +593,8 @@ def test_system_builder_closing_one_system_keeps_another_open(new_builder, insta
     builder = new_builder()
 
     async def open_nested():
-        async with builder.opened("waited"):
-            async with builder.opened("waited(first=1)") as inner:
+        async with builder.open("waited"):
+            async with builder.open("waited(first=1)") as inner:
                 assert ids(await inner.search("q", 1)) == ["b"]
             return [retriever.closed for retriever in created]
 

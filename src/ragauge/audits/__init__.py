@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypedDict, Unpack
 
-from ragauge.audits.checks import AUDIT_CHECKS, audit_evidence
-from ragauge.audits.evidence import AuditInput
+from ragauge.audits.audit_input import AuditInput
+from ragauge.audits.checks import AUDIT_CHECKS, run_audit_checks
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit
 from ragauge.core.records import Judgments, Run
@@ -151,13 +151,13 @@ def _run_audit(
     question: _AuditSettings, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: DocumentTexts
 ) -> Audit:
     chosen = select_checks(AUDIT_CHECKS, question.checks)
-    rules = find_convention(question.convention)
+    convention = find_convention(question.convention)
     measures: list[Measure] = []
-    for measure in parse_measures(question.measures, rules):
+    for measure in parse_measures(question.measures, convention):
         if not isinstance(measure, Measure):
             raise BadInput("cannot audit a measure that is a function", hint="use measures with names: ndcg@10, map, …")
         measures.append(measure)
-    depths = map(defined_depth, runs.values()) if rules.beyond_depth == "undefined" else ()
+    depths = map(defined_depth, runs.values()) if convention.beyond_depth == "undefined" else ()
     limits = [depth for depth in depths if depth is not None]
     undefined = [measure for measure in measures if limits and is_beyond_depth(measure, min(limits))]
     measures = [measure for measure in measures if measure not in undefined]
@@ -169,11 +169,11 @@ def _run_audit(
     judgments = judgments_for_measures(
         measures, question.qrels, qrels_format=question.form, targets=question.targets, split=question.split
     )
-    evidence = AuditInput(
+    audit_input = AuditInput(
         judgments,
         runs,
         measures,
-        _relax_convention(rules, judgments, runs.values()),
+        _relax_convention(convention, judgments, runs.values()),
         texts.documents,
         texts.queries,
         {name: [*run.trials()[1:], *repeats.get(name, ())] for name, run in runs.items()},
@@ -181,26 +181,26 @@ def _run_audit(
         _parse_published_scores(question.expect),
     )
     for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
-        evidence.scores(run)
-    outcome = audit_evidence(evidence, chosen, texts.absent)
+        audit_input.scores(run)
+    outcome = run_audit_checks(audit_input, chosen, texts.absent)
     counts = f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}"
-    about = f"{counts}, convention {evidence.rules.name}"
+    about = f"{counts}, convention {audit_input.convention.name}"
     return Audit(outcome.findings, outcome.skipped, [about], list(runs))
 
 
-def _relax_convention(rules: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
+def _relax_convention(convention: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
     """Relax the options of a convention that would reject a run.
 
     The audit reports these cases as findings.
     """
     judged_queries = set(judgments.pool.queries)
-    if rules.missing == "error" and any(
+    if convention.missing == "error" and any(
         not judged_queries <= set(run.table["query"].unique().to_list()) for run in runs
     ):
-        rules = rules.but(missing="zero")
-    if rules.duplicates == "error" and any(run.table.select("query", "doc").is_duplicated().any() for run in runs):
-        rules = rules.but(duplicates="first")
-    return rules
+        convention = convention.but(missing="zero")
+    if convention.duplicates == "error" and any(run.table.select("query", "doc").is_duplicated().any() for run in runs):
+        convention = convention.but(duplicates="first")
+    return convention
 
 
 def _parse_published_scores(expect: ExpectedScores | None) -> list[tuple[str, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ragauge.audits.evidence import AuditInput, none_if_nan
+from ragauge.audits.audit_input import AuditInput, none_if_nan
 from ragauge.audits.tie_orders import (
     RANDOM_ORDERS,
     RandomOrderMean,
@@ -73,7 +73,9 @@ def expected_precision_sum(inside: Ints, size: Ints, k: int) -> Floats:
     return precision_sums
 
 
-def compute_random_order_mean(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> RandomOrderMean:
+def compute_random_order_mean(
+    judged: JudgedRanks, measure: Measure, convention: Convention, depth: int
+) -> RandomOrderMean:
     """Compute the mean of a measure over random orders of `depth` documents per query.
 
     In `judged`, each query must be one tie that starts at the first rank.
@@ -83,17 +85,17 @@ def compute_random_order_mean(judged: JudgedRanks, measure: Measure, rules: Conv
     if limited_measure.spec.name == "mrr" or (
         limited_measure.spec.name == "map" and of_option in ("relevant", "capped")
     ):
-        return _closed_form_mean(judged, limited_measure, rules, depth)
+        return _closed_form_mean(judged, limited_measure, convention, depth)
     if (
         limited_measure.spec.averages_ties
         and (limited_measure.cutoff is None or limited_measure.cutoff <= depth)
         and of_option != "found"
     ):
-        return compute_expected_means(judged, [limited_measure], rules)[0]
-    return sample_random_orders(judged, [limited_measure], rules)[0][0]
+        return compute_expected_means(judged, [limited_measure], convention)[0]
+    return sample_random_orders(judged, [limited_measure], convention)[0][0]
 
 
-def _closed_form_mean(judged: JudgedRanks, measure: Measure, rules: Convention, depth: int) -> RandomOrderMean:
+def _closed_form_mean(judged: JudgedRanks, measure: Measure, convention: Convention, depth: int) -> RandomOrderMean:
     """Compute the mean for all queries at once by a closed formula.
 
     The general algorithm would visit every rank of the whole corpus.
@@ -110,7 +112,7 @@ def _closed_form_mean(judged: JudgedRanks, measure: Measure, rules: Convention, 
         denominator = relevant.total if options["of"] == "relevant" else np.minimum(relevant.total, cutoff)
         values = values / np.maximum(denominator, 1)
     outlier = next(
-        iter(score_judged_ranks(judged, [_hit_rate_measure(measure)], rules).values.values())
+        iter(score_judged_ranks(judged, [_hit_rate_measure(measure)], convention).values.values())
     )  # NaN or 1 if the convention says so
     values = np.where(np.isnan(outlier), math.nan, np.where((inside == 0) & (outlier == 1), 1.0, values))
     return RandomOrderMean(values, math.nan if np.isnan(values).all() else float(np.nanmean(values)), True)
@@ -120,7 +122,7 @@ def _hit_rate_measure(measure: Measure) -> Measure:
     return make_measure(MEASURE_REGISTRY["hit_rate"], None, {"rel": dict(measure.options)["rel"]}, Convention())
 
 
-def check_chance_level(evidence: AuditInput) -> Iterator[Finding]:
+def check_chance_level(audit_input: AuditInput) -> Iterator[Finding]:
     """Compare each measure of a run with its value by chance and with the oracle's.
 
     Chance has two variants: random documents from the corpus, and the documents of the run shuffled. If the
@@ -129,45 +131,45 @@ def check_chance_level(evidence: AuditInput) -> Iterator[Finding]:
     199 random orders decide, since scores that are mostly 0 are not normally distributed. Fewer than 5 queries are
     not tested.
     """
-    measures = [measure for measure in evidence.measures if has_exact_bounds(measure)]
+    measures = [measure for measure in audit_input.measures if has_exact_bounds(measure)]
     if not measures:
         return
-    documents = _corpus_size(evidence)
-    counting = evidence.rules.but(missing="zero")
-    oracle = list_means(score_judged_ranks(ideal_ranks(evidence.judgments), measures, counting))
+    documents = _corpus_size(audit_input)
+    zero_filled = audit_input.convention.but(missing="zero")
+    oracle = list_means(score_judged_ranks(ideal_ranks(audit_input.judgments), measures, zero_filled))
     at_random: dict[int, list[RandomOrderMean]] = {}
-    for run in evidence.runs:
-        judged = evidence.judged(run)
+    for run in audit_input.runs:
+        judged = audit_input.judged(run)
         depth = int(judged.retrieved.max(initial=0))
         if not depth:
             continue
         if depth not in at_random:
-            base = tie_whole_corpus(evidence.judgments, documents, np.full(judged.n, depth))
-            at_random[depth] = [compute_random_order_mean(base, measure, counting, depth) for measure in measures]
+            base = tie_whole_corpus(audit_input.judgments, documents, np.full(judged.n, depth))
+            at_random[depth] = [compute_random_order_mean(base, measure, zero_filled, depth) for measure in measures]
         shuffled = [
-            compute_random_order_mean(tie_all_documents(judged), measure, counting, depth) for measure in measures
+            compute_random_order_mean(tie_all_documents(judged), measure, zero_filled, depth) for measure in measures
         ]
-        yield _chance_finding(evidence, run, measures, (documents, depth, at_random[depth], shuffled, oracle))
+        yield _chance_finding(audit_input, run, measures, (documents, depth, at_random[depth], shuffled, oracle))
 
 
-def _corpus_size(evidence: AuditInput) -> int:
+def _corpus_size(audit_input: AuditInput) -> int:
     """Return the number of documents to draw from."""
     import polars as pl
 
-    if evidence.documents is not None:
-        return len(evidence.documents)
-    named = [evidence.judgments.frame["doc"], *(run.table["doc"] for run in evidence.runs.values())]
+    if audit_input.documents is not None:
+        return len(audit_input.documents)
+    named = [audit_input.judgments.frame["doc"], *(run.table["doc"] for run in audit_input.runs.values())]
     return pl.concat([node.unique() for node in named]).n_unique()
 
 
 def _chance_finding(
-    evidence: AuditInput,
+    audit_input: AuditInput,
     run: str,
     measures: Sequence[Measure],
     chance_values: tuple[int, int, Sequence[RandomOrderMean], Sequence[RandomOrderMean], Sequence[float]],
 ) -> Finding:
     documents, depth, at_random, shuffled, oracle = chance_values
-    scores = evidence.scores(run, measures=measures)
+    scores = audit_input.scores(run, measures=measures)
     rows: list[list[str | float | None]] = []
     shares: list[float] = []
     bad: list[str] = []
@@ -192,17 +194,19 @@ def _chance_finding(
                 none_if_nan(share),
             ]
         )
-        base = tie_whole_corpus(evidence.judgments, documents, np.full(len(values), depth))
+        base = tie_whole_corpus(audit_input.judgments, documents, np.full(len(values), depth))
         for label, random_order_mean, ranked in (
             ("random documents", at_random[i], base),
-            ("its own documents in random order", shuffled[i], tie_all_documents(evidence.judged(run))),
+            ("its own documents in random order", shuffled[i], tie_all_documents(audit_input.judged(run))),
         ):
             if name in blunt:
                 continue
-            p = _chance_p_value(evidence, values, mean, random_order_mean, ranked, limit_measure_depth(measure, depth))
+            p = _chance_p_value(
+                audit_input, values, mean, random_order_mean, ranked, limit_measure_depth(measure, depth)
+            )
             if p >= SIGNIFICANCE_LEVEL:
                 bad.append(f"{name} {mean:.4f} is not better than {label}, {random_order_mean.mean:.4f} (p={p:.2f})")
-    corpus_text = "the collection" if evidence.documents is not None else "all documents in runs and judgments"
+    corpus_text = "the collection" if audit_input.documents is not None else "all documents in runs and judgments"
     exact = all(a.exact and b.exact for a, b in zip(at_random, shuffled, strict=True))
     drawing = "" if exact else f"; ~ from {RANDOM_ORDERS} random orders"
     first = str(measures[0])
@@ -225,7 +229,7 @@ def _chance_finding(
 
 
 def _chance_p_value(
-    evidence: AuditInput,
+    audit_input: AuditInput,
     values: Floats,
     mean: float,
     random_order_mean: RandomOrderMean,
@@ -247,5 +251,5 @@ def _chance_p_value(
     p = float(stdtr(len(gap) - 1, -gap.mean() / (spread / math.sqrt(len(gap))))) if spread else 1.0
     if p < SIGNIFICANCE_LEVEL or gap.mean() <= 0:
         return p
-    query_scores = sample_random_orders(ranked, [measure], evidence.rules.but(missing="zero"))[0][1]
+    query_scores = sample_random_orders(ranked, [measure], audit_input.convention.but(missing="zero"))[0][1]
     return min(p, (1 + int((query_scores >= mean - 1e-12).sum())) / (1 + len(query_scores)))

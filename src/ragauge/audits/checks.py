@@ -19,21 +19,21 @@ from ragauge.audits import (
     suspicious_scores,
     ties,
 )
-from ragauge.audits.evidence import AuditInput
+from ragauge.audits.audit_input import AuditInput
 from ragauge.core.findings import LEAK_FINDINGS, Audit, Finding
 from ragauge.evaluation.checks import Check, Requirement, run_checks
 
 REMEDIES: Mapping[str, str] = {
     "expected": "get the run file and the judgments behind the number, and score them with ragauge",
-    "repetitions": "remove duplicates when the run is created; until then use `evaluate -C duplicates=first`",
+    "repeated documents": "remove duplicates when the run is created; until then use `evaluate -C duplicates=first`",
     "ties": (
         "return scores with enough digits, or state the tie rule; `evaluate -C ties=ranked` uses the order of the file"
     ),
     "score width": (
         "state the float width of the score: `evaluate -C width=float32` computes scores as trec_eval 9 does"
     ),
-    "survivorship": "run the missing queries, or score them as 0 (`-C missing=zero`) and report their number",
-    "ground truth": (
+    "missing queries": "run the missing queries, and report their number",
+    "truncated judgments": (
         "judge more documents, or do not report recall with these judgments; precision at small cutoffs "
         "is affected least"
     ),
@@ -43,20 +43,22 @@ REMEDIES: Mapping[str, str] = {
     "pool bias": "judge the top of both runs before comparing them, or compare with `-C unjudged=condensed`",
     "judged only": "search the whole corpus, or report it as reranking and compare it only with other reranking runs",
     "chance": "check for ids that do not match, scores in ascending order, or a reranker that has no effect",
-    "perfection": (
+    "perfect scores": (
         "check whether the system has seen the judgments, and whether queries were generated from their answers"
     ),
     "ordered by grade": "check whether the grades were used to create the run; if so, discard it",
     "constant score": "inspect scores per query (`evaluate -q`): a constant score measures nothing",
     "same run": "find out which file is the copy, and leave it out",
     "other data": "run all systems on the same documents and queries",
-    "footing": "give all graph retrievers the same embedder and graph, or report it as a comparison of whole systems",
-    "repeats": (
+    "comparability": (
+        "give all graph retrievers the same embedder and graph, or report it as a comparison of whole systems"
+    ),
+    "trials": (
         "fix seeds and the order of equal scores, or use at least three trials (`run --repeats 3`), which "
         "reports average over"
     ),
     "few queries": "judge at least 25 queries, better 50, before you conclude that one system is better",
-    "enough queries": "judge more queries, or report no significant difference",
+    "query count": "judge more queries, or report no significant difference",
     "orphan documents": "correct the ids, or remove these judgments and state so when you report the score",
     "orphan queries": "correct the ids, or remove these queries and state so when you report the score",
     "duplicates": "keep one document per text, or give all duplicates the same judgments",
@@ -124,27 +126,31 @@ AUDIT_CHECKS: Mapping[str, Check[AuditInput]] = {
         ),
         Check("conventions", "scores of a run under every preset", comparability.check_conventions, (A_RUN,)),
         Check(
-            "repetitions",
+            "repeated-documents",
             "duplicate documents in a ranking",
             suspicious_scores.check_repeated_documents,
             (A_RUN,),
         ),
         Check("ties", "best, worst and expected score over tie orders", ties.check_ties, (A_RUN,)),
         Check(
-            "survivorship",
+            "missing-queries",
             "queries that are missing or failed",
             suspicious_scores.check_missing_queries,
             (A_RUN,),
         ),
-        Check("truth", "truncated judgments, maximum scores below 1", judgment_coverage.check_truncated_judgments),
+        Check(
+            "truncated-judgments",
+            "truncated judgments, maximum scores below 1",
+            judgment_coverage.check_truncated_judgments,
+        ),
         Check("depth", "runs shallower than a measure's cutoff", judgment_coverage.check_depth, (A_RUN,)),
         Check("unjudged", "unjudged documents and their possible effect", judgment_coverage.check_unjudged, (A_RUN,)),
         Check("chance", "scores compared with chance and with the oracle", chance_level.check_chance_level, (A_RUN,)),
-        Check("perfection", "scores that are suspiciously high", suspicious_scores.check_perfect_scores, (A_RUN,)),
-        Check("sameness", "identical runs, identical measures", suspicious_scores.check_identical_runs, (A_RUN,)),
-        Check("footing", "runs with different inputs", comparability.check_comparability, (A_RUN,)),
-        Check("repeats", "rankings that differ between trials", stability.check_repeats, (A_RUN, REPEATS)),
-        Check("enough", "too few queries, overall or for a difference", stability.check_query_count),
+        Check("perfect-scores", "scores that are suspiciously high", suspicious_scores.check_perfect_scores, (A_RUN,)),
+        Check("identical-runs", "identical runs, identical measures", suspicious_scores.check_identical_runs, (A_RUN,)),
+        Check("comparability", "runs with different inputs", comparability.check_comparability, (A_RUN,)),
+        Check("trials", "rankings that differ between trials", stability.check_trials, (A_RUN, REPEATS)),
+        Check("query-count", "too few queries, overall or for a difference", stability.check_query_count),
         Check("orphans", "judgments of unknown documents or queries", corpus.check_orphans),
         Check("duplicates", "documents with the same text", corpus.check_duplicates, (DOCUMENTS,)),
         Check("near-duplicates", "near-duplicate documents", corpus.check_near_duplicates, (DOCUMENTS,)),
@@ -170,14 +176,14 @@ AUDIT_CHECKS: Mapping[str, Check[AuditInput]] = {
 }
 
 
-def audit_evidence(
-    evidence: AuditInput, checks: Iterable[Check[AuditInput]], absent: Mapping[str, str] | None = None
+def run_audit_checks(
+    audit_input: AuditInput, checks: Iterable[Check[AuditInput]], absent: Mapping[str, str] | None = None
 ) -> Audit:
     """Run checks and return their findings, leaks first, then in registry order.
 
     Leaks come first because they invalidate the other findings.
     """
-    audit = run_checks(checks, evidence, absent)
+    audit = run_checks(checks, audit_input, absent)
     leaking = any(finding.check in LEAK_FINDINGS for finding in audit.findings)
     findings = [with_remedy(finding, leaking=leaking) for finding in audit.findings]
     return Audit(sorted(findings, key=lambda finding: finding.check not in LEAK_FINDINGS), audit.skipped)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragauge.audits.evidence import AuditInput
+from ragauge.audits.audit_input import AuditInput
 from ragauge.core.errors import MissingEvidence, RagaugeError
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.measures.conventions import PRESETS, Convention
@@ -19,7 +19,7 @@ CONVENTIONS_FINDING = "conventions"
 REFUSED_CELL = "refused"
 
 
-def restate_measure(measure: Measure, rules: Convention, other: Convention) -> Measure:
+def restate_measure(measure: Measure, convention: Convention, other: Convention) -> Measure:
     """Translate a measure from one convention to another.
 
     Options set by the first convention become those of the other. Options chosen for this measure are kept.
@@ -29,9 +29,9 @@ def restate_measure(measure: Measure, rules: Convention, other: Convention) -> M
     'ndcg(gain=exp)@10'
     """
     cutoff = measure.cutoff
-    if measure.spec.name == "mrr" and cutoff == rules.mrr_depth:
+    if measure.spec.name == "mrr" and cutoff == convention.mrr_depth:
         cutoff = None
-    usual = dict(make_measure(measure.spec, measure.cutoff, {}, rules).options)
+    usual = dict(make_measure(measure.spec, measure.cutoff, {}, convention).options)
     chosen = {name: value for name, value in measure.options if value != usual[name]}
     return make_measure(measure.spec, cutoff, chosen, other)
 
@@ -58,7 +58,9 @@ def _format_preset_score(value: float | None) -> str:
     return REFUSED_CELL if value is None else f"{value:.4f}"
 
 
-def score_under_preset(evidence: AuditInput, run: str, preset: Convention, measures: Sequence[Measure]) -> PresetScores:
+def score_under_preset(
+    audit_input: AuditInput, run: str, preset: Convention, measures: Sequence[Measure]
+) -> PresetScores:
     """Score a run under a preset.
 
     A measure that the preset rejects gets its reason instead.
@@ -67,8 +69,8 @@ def score_under_preset(evidence: AuditInput, run: str, preset: Convention, measu
     reasons: list[str] = []
     for measure in measures:
         try:
-            restated = restate_measure(measure, evidence.rules, preset)
-            mean = next(iter(evidence.scores(run, rules=preset, measures=[restated]).means.values()))
+            restated = restate_measure(measure, audit_input.convention, preset)
+            mean = next(iter(audit_input.scores(run, convention=preset, measures=[restated]).means.values()))
             values.append(None if math.isnan(mean) else mean)
             reasons.append("no query was scored" if math.isnan(mean) else "")
         except RagaugeError as error:
@@ -77,20 +79,20 @@ def score_under_preset(evidence: AuditInput, run: str, preset: Convention, measu
     return PresetScores(tuple(values), tuple(reasons))
 
 
-def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
+def check_conventions(audit_input: AuditInput) -> Iterator[Finding]:
     """Score every run under every preset; presets with equal scores share a row.
 
     With several runs, only the first measure is scored. A minimum relevant grade that the user chose applies to every
     preset. If the judgments have several relevant grades, a row uses
     the second of them as the minimum relevant grade. Never a problem.
     """
-    measures = list(evidence.measures if len(evidence.runs) == 1 else evidence.measures[:1])
-    higher = _higher_rel_convention(evidence, measures)
-    overrides = {"rel": evidence.rules.rel} if evidence.rules.rel_stated else {}
+    measures = list(audit_input.measures if len(audit_input.runs) == 1 else audit_input.measures[:1])
+    higher = _higher_rel_convention(audit_input, measures)
+    overrides = {"rel": audit_input.convention.rel} if audit_input.convention.rel_stated else {}
     presets = {**{name: preset.but(**overrides) for name, preset in PRESETS.items()}, **higher}
     conventions = {
-        run: {name: score_under_preset(evidence, run, rules, measures) for name, rules in presets.items()}
-        for run in evidence.runs
+        run: {name: score_under_preset(audit_input, run, convention, measures) for name, convention in presets.items()}
+        for run in audit_input.runs
     }
     for name in higher:
         if all(rows[name].agrees(rows["default"]) for rows in conventions.values()):
@@ -116,24 +118,30 @@ def check_conventions(evidence: AuditInput) -> Iterator[Finding]:
     yield Finding(
         subject,
         CONVENTIONS_FINDING,
-        False,
-        len(groups),
-        f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of scores{same}{_refusal_text(conventions)}",
-        (),
-        _convention_effect(str(measures[0]), [value for value in first if value is not None])
+        problem=False,
+        count=len(groups),
+        message=(
+            f"{len(presets)} conventions give {pluralise(len(groups), 'set')} of scores{same}"
+            f"{_refusal_text(conventions)}"
+        ),
+        effect=_convention_effect(str(measures[0]), [value for value in first if value is not None])
         if len(conventions) == 1
         else "",
-        grid,
+        table=grid,
     )
 
 
-def _higher_rel_convention(evidence: AuditInput, measures: Sequence[Measure]) -> dict[str, Convention]:
+def _higher_rel_convention(audit_input: AuditInput, measures: Sequence[Measure]) -> dict[str, Convention]:
     """Return the default convention with a higher minimum relevant grade, by name.
 
     Empty if that changes no measure.
     """
-    grades = sorted({grade for docs in evidence.judgments.nested.values() for grade in docs.values() if grade >= 1})
-    if evidence.rules.rel != 1 or len(grades) < 2 or not any("rel" in dict(measure.options) for measure in measures):
+    grades = sorted({grade for docs in audit_input.judgments.nested.values() for grade in docs.values() if grade >= 1})
+    if (
+        audit_input.convention.rel != 1
+        or len(grades) < 2
+        or not any("rel" in dict(measure.options) for measure in measures)
+    ):
         return {}
     higher = PRESETS["default"].but(rel=grades[1])
     return {f"default, rel={grades[1]:g}": higher}
@@ -187,7 +195,7 @@ COMPARED_FACTS = (*DATA_FACTS, "depth", "repeats", *WALKER_FACTS, "budget")
 """All compared facts, in the order in which they are reported."""
 
 
-def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
+def check_comparability(audit_input: AuditInput) -> Iterator[Finding]:
     """Check that runs used the same data, depth, repeats, budget and resources.
 
     A problem if documents or queries differ. Also a problem if runs that walk a graph differ in what they see: the
@@ -196,9 +204,9 @@ def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
     legitimate. Only facts in the manifests are compared. A single run gives no finding.
     """
     facts_by_run = {
-        name: facts_from_manifest(run.manifest) for name, run in evidence.runs.items() if run.manifest.get("plan")
+        name: facts_from_manifest(run.manifest) for name, run in audit_input.runs.items() if run.manifest.get("plan")
     }
-    if len(evidence.runs) < 2:
+    if len(audit_input.runs) < 2:
         return
     if len(facts_by_run) < 2:
         raise MissingEvidence(
@@ -208,14 +216,27 @@ def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
     if differing_data:
         text = f"the runs do not use the same {' and '.join(differing_data)}"
         yield Finding(
-            "all runs", "other data", True, len(facts_by_run), text, table=_facts_grid(facts_by_run, differing_data)
+            "all runs",
+            "other data",
+            problem=True,
+            count=len(facts_by_run),
+            message=text,
+            table=_facts_grid(facts_by_run, differing_data),
         )
     walkers = {name: facts for name, facts in facts_by_run.items() if facts["graph"]}
     unlike = differing_facts(walkers, WALKER_FACTS)
     if unlike:
         text = f"{join_names(list(walkers))} are graph retrievers with different inputs: {_join_with_and(unlike)}"
         grid = _facts_grid(walkers, unlike)
-        yield Finding("all runs", "footing", True, len(walkers), text, table=grid, remedy=_comparability_remedy(unlike))
+        yield Finding(
+            "all runs",
+            "comparability",
+            problem=True,
+            count=len(walkers),
+            message=text,
+            table=grid,
+            remedy=_comparability_remedy(unlike),
+        )
     unequal = [name for name in differing_facts(facts_by_run, COMPARED_FACTS) if name not in (*differing_data, *unlike)]
     if unequal:
         has_same_inputs = len(walkers) > 1 and not unlike
@@ -224,15 +245,22 @@ def check_comparability(evidence: AuditInput) -> Iterator[Finding]:
             f"the runs differ in {_join_with_and(unequal)}, so a difference in scores is the effect of all of these "
             f"together"
         )
-        yield Finding("all runs", "footing", False, len(facts_by_run), text, table=_facts_grid(facts_by_run, unequal))
+        yield Finding(
+            "all runs",
+            "comparability",
+            problem=False,
+            count=len(facts_by_run),
+            message=text,
+            table=_facts_grid(facts_by_run, unequal),
+        )
     if not (differing_data or unlike or unequal):
         same = [name for name in COMPARED_FACTS if next(iter(facts_by_run.values()))[name]]
         yield Finding(
             "all runs",
-            "footing",
-            False,
-            0,
-            f"all {pluralise(len(facts_by_run), 'run')} have the same {_join_with_and(same)}",
+            "comparability",
+            problem=False,
+            count=0,
+            message=f"all {pluralise(len(facts_by_run), 'run')} have the same {_join_with_and(same)}",
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ragauge.audits.evidence import (
+from ragauge.audits.audit_input import (
     VISIBLE_CHANGE,
     AuditInput,
     FixScorers,
@@ -139,7 +139,7 @@ MAX_DOCUMENTS_COMPARED = 200_000
 """Maximum number of documents compared for near-duplicates; this many take some minutes."""
 
 
-def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
+def check_duplicates(audit_input: AuditInput) -> Iterator[Finding]:
     """Find documents with the same title and text, and empty documents.
 
     Case, compatibility forms and white space are ignored. Duplicates are a problem if a query has a relevant
@@ -147,26 +147,30 @@ def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     problem if they make up `MIN_DUPLICATE_SHARE` of the corpus. Empty documents are a problem if they are relevant,
     since no text search finds them, and leaving them out changes a mean by 0.001 or more, or no run is given.
     """
-    documents = _require_documents(evidence)
+    documents = _require_documents(audit_input)
     groups, empty = find_duplicate_documents(documents)
-    yield from _empty_document_findings(evidence, empty, len(documents))
+    yield from _empty_document_findings(audit_input, empty, len(documents))
     if not groups:
         yield Finding(
-            "corpus", "duplicates", False, 0, f"no two of {pluralise(len(documents), 'document')} have the same text"
+            "corpus",
+            "duplicates",
+            problem=False,
+            count=0,
+            message=f"no two of {pluralise(len(documents), 'document')} have the same text",
         )
         return
-    split = list(find_inconsistent_groups(evidence.judgments, groups, evidence.rules.rel))
+    split = list(find_inconsistent_groups(audit_input.judgments, groups, audit_input.convention.rel))
     size = sum(map(len, groups))
     message = (
         f"{size:,} of {pluralise(len(documents), 'document')} repeat the text of another (ignoring case and white "
         f"space), in {pluralise(len(groups), 'group')}; "
-        f"{_judged_counts_text(evidence, [doc for group in groups for doc in group])}"
+        f"{_judged_counts_text(audit_input, [doc for group in groups for doc in group])}"
     )
     if split:
         message += (
             f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose duplicate has a lower grade"
         )
-    effect, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "duplicates"))
+    effect, grid = describe_effect(audit_input, _duplicate_fixes(audit_input, groups, split, "duplicates"))
     yield Finding(
         "corpus",
         "duplicates",
@@ -177,25 +181,25 @@ def check_duplicates(evidence: AuditInput) -> Iterator[Finding]:
         effect,
         grid,
     )
-    yield from _contradiction_findings(evidence, [group for group in split if group.contradicts])
+    yield from _contradiction_findings(audit_input, [group for group in split if group.contradicts])
 
 
-def _empty_document_findings(evidence: AuditInput, empty: Sequence[str], total: int) -> Iterator[Finding]:
+def _empty_document_findings(audit_input: AuditInput, empty: Sequence[str], total: int) -> Iterator[Finding]:
     if not empty:
         return
-    relevant = _count_relevant(evidence, empty)
-    remaining = without_documents(evidence.judgments, set(empty)) if relevant else None
+    relevant = _count_relevant(audit_input, empty)
+    remaining = without_documents(audit_input.judgments, set(empty)) if relevant else None
     fixes: FixScorers = (
-        {} if remaining is None else {"they are excluded": lambda run: evidence.scores(run, judgments=remaining)}
+        {} if remaining is None else {"they are excluded": lambda run: audit_input.scores(run, judgments=remaining)}
     )
-    effect, grid = describe_effect(evidence, fixes)
+    effect, grid = describe_effect(audit_input, fixes)
     yield Finding(
         "corpus",
         "empty documents",
-        bool(relevant) and all(not largest_change(evidence, count) < VISIBLE_CHANGE for count in fixes.values()),
+        bool(relevant) and all(not largest_change(audit_input, count) < VISIBLE_CHANGE for count in fixes.values()),
         len(empty),
         f"{len(empty):,} of {pluralise(total, 'document')} {'has' if len(empty) == 1 else 'have'} no text; "
-        f"{_judged_counts_text(evidence, empty)}",
+        f"{_judged_counts_text(audit_input, empty)}",
         first_few(empty),
         effect,
         grid,
@@ -203,49 +207,51 @@ def _empty_document_findings(evidence: AuditInput, empty: Sequence[str], total: 
 
 
 def _duplicate_fixes(
-    evidence: AuditInput, groups: Sequence[DocumentGroup], split: Sequence[InconsistentGroup], name: str
+    audit_input: AuditInput, groups: Sequence[DocumentGroup], split: Sequence[InconsistentGroup], name: str
 ) -> FixScorers:
-    best, fewer = share_best_grade(evidence.judgments, split), collapse_judgments(evidence.judgments, groups)
+    best, fewer = share_best_grade(audit_input.judgments, split), collapse_judgments(audit_input.judgments, groups)
     return {
-        f"{name} share judgments": lambda run: evidence.scores(run, judgments=best),
-        f"{name} are merged": lambda run: evidence.scores(collapse_run(evidence.runs[run], groups), judgments=fewer),
+        f"{name} share judgments": lambda run: audit_input.scores(run, judgments=best),
+        f"{name} are merged": lambda run: audit_input.scores(
+            collapse_run(audit_input.runs[run], groups), judgments=fewer
+        ),
     }
 
 
-def _contradiction_findings(evidence: AuditInput, clashes: Sequence[InconsistentGroup]) -> Iterator[Finding]:
+def _contradiction_findings(audit_input: AuditInput, clashes: Sequence[InconsistentGroup]) -> Iterator[Finding]:
     if not clashes:
         return
-    best = share_best_grade(evidence.judgments, clashes, judged_only=True)
+    best = share_best_grade(audit_input.judgments, clashes, judged_only=True)
     effect, grid = describe_effect(
-        evidence, {"the higher grade is used": lambda run: evidence.scores(run, judgments=best)}
+        audit_input, {"the higher grade is used": lambda run: audit_input.scores(run, judgments=best)}
     )
     yield Finding(
-        evidence.judgments.source,
+        audit_input.judgments.source,
         "contradictions",
-        True,
-        len(clashes),
-        f"identical texts are judged differently for one query {pluralise(len(clashes), 'time')}, "
+        problem=True,
+        count=len(clashes),
+        message=f"identical texts are judged differently for one query {pluralise(len(clashes), 'time')}, "
         f"in {pluralise(_count_queries(clashes), 'query')}",
-        first_few(
+        examples=first_few(
             [
                 f"query {clash.query}: "
                 + ", ".join(f"{doc} is {grade:g}" for doc, grade in list(clash.grades.items())[:3])
                 for clash in clashes
             ]
         ),
-        effect,
-        grid,
+        effect=effect,
+        table=grid,
     )
 
 
-def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
+def check_near_duplicates(audit_input: AuditInput) -> Iterator[Finding]:
     """Find documents that share 0.8 or more of their 3-word shingles with another.
 
     Exact duplicates are not reported again. A problem if near-duplicates make up `MIN_NEAR_DUPLICATE_SHARE` of the
     corpus. Also a problem if, for `MIN_DUPLICATE_SHARE` of the queries, a relevant document has a near-duplicate of
     at least `MIN_CLOSE_JACCARD` that is less relevant.
     """
-    documents = _require_documents(evidence)
+    documents = _require_documents(audit_input)
     if len(documents) > MAX_DOCUMENTS_COMPARED:
         raise MissingEvidence(f"near-duplicates are searched among at most {MAX_DOCUMENTS_COMPARED:,} documents")
     exact, empty = find_duplicate_documents(documents)
@@ -254,34 +260,34 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     rule = f"Jaccard {corpus_checks.NEAR_DUPLICATE_JACCARD:g} or more of 3-word shingles"
     if not duplicates:
         message = f"no near-duplicates among {pluralise(len(documents), 'document')} ({rule})"
-        yield Finding("corpus", "near duplicates", False, 0, message)
+        yield Finding("corpus", "near duplicates", problem=False, count=0, message=message)
         return
     groups = [duplicate.group for duplicate in duplicates]
-    split = list(find_inconsistent_groups(evidence.judgments, groups, evidence.rules.rel))
+    split = list(find_inconsistent_groups(audit_input.judgments, groups, audit_input.convention.rel))
     close = list(
         find_inconsistent_groups(
-            evidence.judgments,
+            audit_input.judgments,
             [ids.group for ids in duplicates if ids.similarity >= MIN_CLOSE_JACCARD],
-            evidence.rules.rel,
+            audit_input.convention.rel,
         )
     )
     size = sum(map(len, groups))
     message = (
         f"{size:,} of {pluralise(len(documents), 'document')} are near-duplicates ({rule}), in "
         f"{pluralise(len(groups), 'group')}; "
-        f"{_judged_counts_text(evidence, [doc for group in groups for doc in group])}"
+        f"{_judged_counts_text(audit_input, [doc for group in groups for doc in group])}"
     )
     if split:
         message += (
             f"; {pluralise(_count_queries(split), 'query')} with a relevant document whose near-duplicate has "
             f"a lower grade, {_count_queries(close):,} of them at {MIN_CLOSE_JACCARD:g} or more"
         )
-    effect, grid = describe_effect(evidence, _duplicate_fixes(evidence, groups, split, "near-duplicates"))
+    effect, grid = describe_effect(audit_input, _duplicate_fixes(audit_input, groups, split, "near-duplicates"))
     yield Finding(
         "corpus",
         "near duplicates",
         size >= MIN_NEAR_DUPLICATE_SHARE * len(documents)
-        or _count_queries(close) >= MIN_DUPLICATE_SHARE * len(evidence.judgments),
+        or _count_queries(close) >= MIN_DUPLICATE_SHARE * len(audit_input.judgments),
         size,
         message,
         first_few(
@@ -296,40 +302,42 @@ def check_near_duplicates(evidence: AuditInput) -> Iterator[Finding]:
     )
 
 
-def check_orphans(evidence: AuditInput) -> Iterator[Finding]:
+def check_orphans(audit_input: AuditInput) -> Iterator[Finding]:
     """Find judgments of documents or queries that are missing from the dataset.
 
     Orphan documents are a problem if a relevant one is among them: it cannot be retrieved, but still counts in the
     denominator. Orphan queries are always a problem.
     """
-    if evidence.documents is None and evidence.queries is None:
+    if audit_input.documents is None and audit_input.queries is None:
         raise MissingEvidence("this check needs the documents or the queries", hint="give the corpus")
-    if evidence.documents is not None:
-        yield from _orphan_document_findings(evidence, evidence.documents)
-    if evidence.queries is not None:
-        yield from _orphan_query_findings(evidence, evidence.queries)
+    if audit_input.documents is not None:
+        yield from _orphan_document_findings(audit_input, audit_input.documents)
+    if audit_input.queries is not None:
+        yield from _orphan_query_findings(audit_input, audit_input.queries)
 
 
-def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document]) -> Iterator[Finding]:
+def _orphan_document_findings(audit_input: AuditInput, documents: Sequence[Document]) -> Iterator[Finding]:
     corpus_ids = {document.id for document in documents}
-    grades = evidence.judgments.nested
+    grades = audit_input.judgments.nested
     lost = [(query, doc) for query, docs in grades.items() for doc in docs if doc not in corpus_ids]
     if not lost:
-        message = f"all {pluralise(len(evidence.judgments.pool.grades), 'judgment')} refer to documents in the corpus"
-        yield Finding(evidence.judgments.source, "orphan documents", False, 0, message)
+        message = (
+            f"all {pluralise(len(audit_input.judgments.pool.grades), 'judgment')} refer to documents in the corpus"
+        )
+        yield Finding(audit_input.judgments.source, "orphan documents", problem=False, count=0, message=message)
         return
-    relevant = sum(grades[query][doc] >= evidence.rules.rel for query, doc in lost)
+    relevant = sum(grades[query][doc] >= audit_input.convention.rel for query, doc in lost)
     findings = find_id_repairs((doc for _, doc in lost), corpus_ids)
-    remaining = without_documents(evidence.judgments, {doc for _, doc in lost})
+    remaining = without_documents(audit_input.judgments, {doc for _, doc in lost})
     fixes: FixScorers = (
-        {} if remaining is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=remaining)}
+        {} if remaining is None else {"orphans are removed": lambda run: audit_input.scores(run, judgments=remaining)}
     )
     if findings:
-        corrected = rename_documents(evidence.judgments, findings[0].matches)
-        fixes = {**fixes, "ids are corrected": lambda run: evidence.scores(run, judgments=corrected)}
-    effect, grid = describe_effect(evidence, fixes)
+        corrected = rename_documents(audit_input.judgments, findings[0].matches)
+        fixes = {**fixes, "ids are corrected": lambda run: audit_input.scores(run, judgments=corrected)}
+    effect, grid = describe_effect(audit_input, fixes)
     yield Finding(
-        evidence.judgments.source,
+        audit_input.judgments.source,
         "orphan documents",
         relevant > 0,
         len(lost),
@@ -342,33 +350,33 @@ def _orphan_document_findings(evidence: AuditInput, documents: Sequence[Document
     )
 
 
-def _orphan_query_findings(evidence: AuditInput, queries: Mapping[str, str]) -> Iterator[Finding]:
-    lost = [query for query in evidence.judgments.nested if query not in queries]
+def _orphan_query_findings(audit_input: AuditInput, queries: Mapping[str, str]) -> Iterator[Finding]:
+    lost = [query for query in audit_input.judgments.nested if query not in queries]
     if not lost:
-        message = f"the text of every judged query is known ({len(evidence.judgments):,})"
-        yield Finding(evidence.judgments.source, "orphan queries", False, 0, message)
+        message = f"the text of every judged query is known ({len(audit_input.judgments):,})"
+        yield Finding(audit_input.judgments.source, "orphan queries", problem=False, count=0, message=message)
         return
     findings = find_id_repairs(lost, queries)
-    remaining = without_queries(evidence.judgments, set(lost))
+    remaining = without_queries(audit_input.judgments, set(lost))
     fixes: FixScorers = (
-        {} if remaining is None else {"orphans are removed": lambda run: evidence.scores(run, judgments=remaining)}
+        {} if remaining is None else {"orphans are removed": lambda run: audit_input.scores(run, judgments=remaining)}
     )
     if findings:
-        names = {old: new for old, new in findings[0].matches.items() if new not in evidence.judgments.nested}
-        grades = {names.get(query, query): docs for query, docs in evidence.judgments.nested.items()}
-        corrected = replace_grades(evidence.judgments, grades)
-        fixes = {**fixes, "ids are corrected": lambda run: evidence.scores(run, judgments=corrected)}
-    effect, grid = describe_effect(evidence, fixes)
+        names = {old: new for old, new in findings[0].matches.items() if new not in audit_input.judgments.nested}
+        grades = {names.get(query, query): docs for query, docs in audit_input.judgments.nested.items()}
+        corrected = replace_grades(audit_input.judgments, grades)
+        fixes = {**fixes, "ids are corrected": lambda run: audit_input.scores(run, judgments=corrected)}
+    effect, grid = describe_effect(audit_input, fixes)
     yield Finding(
-        evidence.judgments.source,
+        audit_input.judgments.source,
         "orphan queries",
-        True,
-        len(lost),
-        f"{len(lost):,} of {len(evidence.judgments):,} judged queries are not among the queries; "
+        problem=True,
+        count=len(lost),
+        message=f"{len(lost):,} of {len(audit_input.judgments):,} judged queries are not among the queries; "
         f"{_repair_text(findings, len(lost))}",
-        _orphan_examples(lost, findings),
-        effect,
-        grid or _repair_grid(findings),
+        examples=_orphan_examples(lost, findings),
+        effect=effect,
+        table=grid or _repair_grid(findings),
     )
 
 
@@ -393,22 +401,22 @@ def _repair_grid(repairs: Sequence[Repair]) -> FindingTable | None:
     )
 
 
-def _require_documents(evidence: AuditInput) -> Sequence[Document]:
-    if evidence.documents is None:
+def _require_documents(audit_input: AuditInput) -> Sequence[Document]:
+    if audit_input.documents is None:
         raise MissingEvidence("the search for duplicates needs the documents", hint="give the corpus")
-    return evidence.documents
+    return audit_input.documents
 
 
-def _count_relevant(evidence: AuditInput, documents: Sequence[str]) -> int:
+def _count_relevant(audit_input: AuditInput, documents: Sequence[str]) -> int:
     ids = set(documents)
-    graded = evidence.judgments.nested.values()
-    return len({doc for docs in graded for doc in docs.keys() & ids if docs[doc] >= evidence.rules.rel})
+    graded = audit_input.judgments.nested.values()
+    return len({doc for docs in graded for doc in docs.keys() & ids if docs[doc] >= audit_input.convention.rel})
 
 
-def _judged_counts_text(evidence: AuditInput, documents: Sequence[str]) -> str:
+def _judged_counts_text(audit_input: AuditInput, documents: Sequence[str]) -> str:
     ids = set(documents)
-    judged = {doc for docs in evidence.judgments.nested.values() for doc in docs.keys() & ids}
-    return f"{len(judged):,} judged, {_count_relevant(evidence, documents):,} relevant"
+    judged = {doc for docs in audit_input.judgments.nested.values() for doc in docs.keys() & ids}
+    return f"{len(judged):,} judged, {_count_relevant(audit_input, documents):,} relevant"
 
 
 def _count_queries(split: Sequence[InconsistentGroup]) -> int:

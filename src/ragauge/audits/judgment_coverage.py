@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ragauge.audits.evidence import AuditInput, none_if_nan
+from ragauge.audits.audit_input import AuditInput, none_if_nan
 from ragauge.audits.tie_orders import has_exact_bounds, ideal_ranks, list_means
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Ints, Judgments
@@ -35,15 +35,15 @@ MIN_SMALL_CAP = 4
 MIN_SMALL_CAP_SHARE = 0.4
 
 
-def check_truncated_judgments(evidence: AuditInput) -> Iterator[Finding]:
+def check_truncated_judgments(audit_input: AuditInput) -> Iterator[Finding]:
     """Check for truncated judgments and for recall ceilings below 1.
 
     A recall with a ceiling below 0.9 is a problem. So is a cap on the number of relevant documents, tested with at
     least 10 queries. A maximum of 10 or more counts as a cap if more than 10% of the queries have exactly that
     number; a maximum of 4 or more if at least 40% do. In both cases the peak must be significant at the 0.001 level.
     """
-    findings = list(_recall_ceiling_findings(evidence))
-    yield from _relevant_count_findings(evidence, capped=any(finding.problem for finding in findings))
+    findings = list(_recall_ceiling_findings(audit_input))
+    yield from _relevant_count_findings(audit_input, capped=any(finding.problem for finding in findings))
     yield from findings
 
 
@@ -52,22 +52,29 @@ def _relevant_counts(judgments: Judgments, rel: float) -> Ints:
     return np.bincount(pool.owner[pool.grades >= rel], minlength=len(pool.queries))
 
 
-def _min_relevant_grade(evidence: AuditInput) -> float:
+def _min_relevant_grade(audit_input: AuditInput) -> float:
     """Return the minimum relevant grade, but never 0.
 
     Documents of grade 0 say nothing about a cap.
     """
-    return max(evidence.rules.rel, 1e-9)
+    return max(audit_input.convention.rel, 1e-9)
 
 
-def _relevant_count_findings(evidence: AuditInput, *, capped: bool) -> Iterator[Finding]:
-    relevant = _relevant_counts(evidence.judgments, _min_relevant_grade(evidence))
+def _relevant_count_findings(audit_input: AuditInput, *, capped: bool) -> Iterator[Finding]:
+    relevant = _relevant_counts(audit_input.judgments, _min_relevant_grade(audit_input))
     relevant = relevant[relevant > 0]
-    subject = evidence.judgments.source
+    subject = audit_input.judgments.source
     if not len(relevant):
         remedy = "check the meaning of the grades: `evaluate --rel` sets the minimum relevant grade"
         message = "no query has a relevant document"
-        yield Finding(subject, "ground truth", True, len(evidence.judgments), message, remedy=remedy)
+        yield Finding(
+            subject,
+            "truncated judgments",
+            problem=True,
+            count=len(audit_input.judgments),
+            message=message,
+            remedy=remedy,
+        )
         return
     values, frequencies = np.unique(relevant, return_counts=True)
     mode, share = int(values[frequencies.argmax()]), float(frequencies.max() / len(relevant))
@@ -76,7 +83,7 @@ def _relevant_count_findings(evidence: AuditInput, *, capped: bool) -> Iterator[
     if len(relevant) >= MIN_QUERIES_FOR_CAP and mode >= MIN_CAP and share >= FIXED_COUNT_SHARE:
         yield Finding(
             subject,
-            "ground truth",
+            "truncated judgments",
             capped,
             int(frequencies.max()),
             f"{format_number(share, 'share')} of the queries have exactly {mode} relevant documents: the judgments "
@@ -89,14 +96,20 @@ def _relevant_count_findings(evidence: AuditInput, *, capped: bool) -> Iterator[
     ):
         yield Finding(
             subject,
-            "ground truth",
-            True,
-            n_at_cap,
-            f"{n_at_cap} of {pluralise(len(relevant), 'query')} have exactly {cap} relevant documents and none has "
-            f"more: the judgments seem to be capped there, so precision is too low and recall too high",
+            "truncated judgments",
+            problem=True,
+            count=n_at_cap,
+            message=f"{n_at_cap} of {pluralise(len(relevant), 'query')} have exactly {cap} relevant documents and none "
+            f"has more: the judgments seem to be capped there, so precision is too low and recall too high",
         )
     else:
-        yield Finding(subject, "ground truth", False, len(relevant), f"relevant documents per query: {spread}")
+        yield Finding(
+            subject,
+            "truncated judgments",
+            problem=False,
+            count=len(relevant),
+            message=f"relevant documents per query: {spread}",
+        )
 
 
 def _is_capped(cap: int, share: float) -> bool:
@@ -119,26 +132,28 @@ def _has_peak_at_maximum(relevant: Ints) -> bool:
     )
 
 
-def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
+def _recall_ceiling_findings(audit_input: AuditInput) -> Iterator[Finding]:
     """Yield the ceiling of each recall measure that cannot reach 1."""
-    perfect = ideal_ranks(evidence.judgments)
-    for measure in evidence.measures:
+    perfect = ideal_ranks(audit_input.judgments)
+    for measure in audit_input.measures:
         options = dict(measure.options)
         if measure.spec.name != "recall" or measure.cutoff is None or options.get("of") == "eps":
             continue
-        ceiling = list_means(score_judged_ranks(perfect, [measure], evidence.rules.but(ties="trec", missing="zero")))[0]
-        relevant = _relevant_counts(evidence.judgments, float(options["rel"]))
+        ceiling = list_means(
+            score_judged_ranks(perfect, [measure], audit_input.convention.but(ties="trec", missing="zero"))
+        )[0]
+        relevant = _relevant_counts(audit_input.judgments, float(options["rel"]))
         more = np.flatnonzero(relevant > measure.cutoff)
         if not len(more) or ceiling > 1 - 1e-9 or np.isnan(ceiling):
             continue
-        names = evidence.judgments.pool.queries
+        names = audit_input.judgments.pool.queries
         reached: list[list[str | float | None]] = [
             [run, none_if_nan(value), none_if_nan(value / ceiling)]
-            for run in evidence.runs
-            for value in list_means(evidence.scores(run, measures=[measure]))
+            for run in audit_input.runs
+            for value in list_means(audit_input.scores(run, measures=[measure]))
         ]
         yield Finding(
-            evidence.judgments.source,
+            audit_input.judgments.source,
             "ceiling",
             ceiling < MIN_RECALL_CEILING,
             len(more),
@@ -150,28 +165,28 @@ def _recall_ceiling_findings(evidence: AuditInput) -> Iterator[Finding]:
         )
 
 
-def check_depth(evidence: AuditInput) -> Iterator[Finding]:
+def check_depth(audit_input: AuditInput) -> Iterator[Finding]:
     """Check for runs that end before the cutoff of a measure.
 
     A problem if no query reaches the cutoff and at least half of them end at the same depth. This indicates
     truncation rather than a lack of documents; the measure is then computed at the smaller depth.
     """
-    corpus_size = None if evidence.documents is None else len(evidence.documents)
-    for run in evidence.runs:
-        k = defined_depth(evidence.runs[run])
-        beyond = [measure for measure in evidence.undefined if k is not None and _rank_cutoff(measure) > k]
+    corpus_size = None if audit_input.documents is None else len(audit_input.documents)
+    for run in audit_input.runs:
+        k = defined_depth(audit_input.runs[run])
+        beyond = [measure for measure in audit_input.undefined if k is not None and _rank_cutoff(measure) > k]
         if beyond:
             names = ", ".join(map(str, beyond))
             message = f"{names} {'is' if len(beyond) == 1 else 'are'} undefined: the run was made with k={k:g}"
             remedy = f"run again with -k {max(map(_rank_cutoff, beyond))}, or use a cutoff of at most {k:g}"
-            yield Finding(run, "depth", True, len(beyond), message, remedy=remedy)
+            yield Finding(run, "depth", problem=True, count=len(beyond), message=message, remedy=remedy)
             continue
-        judged = evidence.judged(run)
+        judged = audit_input.judged(run)
         got = judged.retrieved[judged.answered]
         if not len(got):
             message = "the run has no judged query"
             remedy = "check that its query ids are written as in the judgments"
-            yield Finding(run, "depth", True, len(evidence.judgments), message, remedy=remedy)
+            yield Finding(run, "depth", problem=True, count=len(audit_input.judgments), message=message, remedy=remedy)
             continue
         deepest = int(got.max())
         if not deepest:
@@ -179,31 +194,31 @@ def check_depth(evidence: AuditInput) -> Iterator[Finding]:
             yield Finding(
                 run,
                 "depth",
-                True,
-                len(got),
-                message,
+                problem=True,
+                count=len(got),
+                message=message,
                 remedy="find out why the system fails; its timings contain the errors",
             )
             continue
         short = [
             measure
-            for measure in evidence.measures
+            for measure in audit_input.measures
             if _rank_cutoff(measure) > deepest and (corpus_size is None or deepest < corpus_size)
         ]
-        if short and evidence.rules.depth is None and (got == deepest).mean() >= MIN_TRUNCATED_SHARE:
-            yield _shallow_run_finding(evidence, run, deepest, short)
+        if short and audit_input.convention.depth is None and (got == deepest).mean() >= MIN_TRUNCATED_SHARE:
+            yield _shallow_run_finding(audit_input, run, deepest, short)
             continue
         last = max(
-            (_rank_cutoff(measure) for measure in evidence.measures if _rank_cutoff(measure) <= deepest), default=0
+            (_rank_cutoff(measure) for measure in audit_input.measures if _rank_cutoff(measure) <= deepest), default=0
         )
         n_short = int((got < last).sum())
         short_text = f"; {pluralise(n_short, 'query')} of {len(got)} got fewer than {last}" if n_short else ""
         yield Finding(
             run,
             "depth",
-            False,
-            n_short,
-            f"{int(got.min())} to {deepest} documents per query, median {np.median(got):g}{short_text}",
+            problem=False,
+            count=n_short,
+            message=f"{int(got.min())} to {deepest} documents per query, median {np.median(got):g}{short_text}",
         )
 
 
@@ -211,19 +226,19 @@ def _rank_cutoff(measure: Measure) -> int:
     return int(measure.cutoff or 0) if measure.spec.cutoff in ("rank", "rank?") else 0
 
 
-def _shallow_run_finding(evidence: AuditInput, run: str, deepest: int, short: list[Measure]) -> Finding:
+def _shallow_run_finding(audit_input: AuditInput, run: str, deepest: int, short: list[Measure]) -> Finding:
     cut = [Measure(measure.spec, deepest, measure.options) for measure in short]
     short_means, cut_means = (
-        [list_means(evidence.scores(run, measures=[measure]))[0] for measure in variant_measures]
+        [list_means(audit_input.scores(run, measures=[measure]))[0] for measure in variant_measures]
         for variant_measures in (short, cut)
     )
     rows = zip(map(str, short), short_means, map(str, cut), cut_means, strict=True)
     return Finding(
         run,
         "depth",
-        True,
-        len(short),
-        f"no query has more than {pluralise(deepest, 'document')}, so {', '.join(map(str, short))} cannot be "
+        problem=True,
+        count=len(short),
+        message=f"no query has more than {pluralise(deepest, 'document')}, so {', '.join(map(str, short))} cannot be "
         f"computed from this run: the scores are those at depth {deepest}",
         table=FindingTable(["requested", "score", "at run depth", "score"], [list(row) for row in rows]),
         remedy=f"create a run of depth {max(map(_rank_cutoff, short))}, or report {', '.join(map(str, cut))}",
@@ -242,7 +257,7 @@ MIN_NONRELEVANT_SHARE = 0.2
 """Minimum share of non-relevant judgments in a judged pool."""
 
 
-def check_unjudged(evidence: AuditInput) -> Iterator[Finding]:
+def check_unjudged(audit_input: AuditInput) -> Iterator[Finding]:
     """Check the share of unjudged documents at the top, and its effect on scores.
 
     For each measure: the score, the score of judged documents only, and the score if all unjudged documents in its
@@ -253,20 +268,20 @@ def check_unjudged(evidence: AuditInput) -> Iterator[Finding]:
     documents only, 20 or more per query for at least 10 queries, is a problem too: it was filtered by the judgments,
     or its candidates come from them.
     """
-    shares = {run: unjudged_share(_settled_judged_ranks(evidence, run), DEFAULT_TOP) for run in evidence.runs}
-    grades = evidence.judgments.pool.grades
-    negatives = float(((grades >= 0) & (grades < max(evidence.rules.rel, 1e-9))).sum()) / max(1, len(grades))
-    for run in evidence.runs:
-        yield _unjudged_finding(evidence, run, negatives)
-        yield from _judged_only_findings(evidence, run)
+    shares = {run: unjudged_share(_settled_judged_ranks(audit_input, run), DEFAULT_TOP) for run in audit_input.runs}
+    grades = audit_input.judgments.pool.grades
+    negatives = float(((grades >= 0) & (grades < max(audit_input.convention.rel, 1e-9))).sum()) / max(1, len(grades))
+    for run in audit_input.runs:
+        yield _unjudged_finding(audit_input, run, negatives)
+        yield from _judged_only_findings(audit_input, run)
     low, high = (min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)) if shares else ("", "")
     if negatives >= MIN_NONRELEVANT_SHARE and len(shares) > 1 and shares[high] - shares[low] >= MIN_UNJUDGED_DIFFERENCE:
         yield Finding(
             high,
             "pool bias",
-            True,
-            len(shares),
-            f"{format_number(shares[high], 'share')} of its top {DEFAULT_TOP} documents are unjudged, but "
+            problem=True,
+            count=len(shares),
+            message=f"{format_number(shares[high], 'share')} of its top {DEFAULT_TOP} documents are unjudged, but "
             f"{format_number(shares[low], 'share')} of "
             f"{low}'s: the judgments cover the two runs unequally, and unjudged documents count as not relevant",
             table=FindingTable(
@@ -277,34 +292,37 @@ def check_unjudged(evidence: AuditInput) -> Iterator[Finding]:
         )
 
 
-def _judged_only_findings(evidence: AuditInput, run: str) -> Iterator[Finding]:
-    judged = _settled_judged_ranks(evidence, run)
+def _judged_only_findings(audit_input: AuditInput, run: str) -> Iterator[Finding]:
+    judged = _settled_judged_ranks(audit_input, run)
     returned, queries = int(judged.retrieved.sum()), int((judged.retrieved > 0).sum())
     n_judged = int((judged.grade >= 0).sum())
     if n_judged < returned or queries < MIN_FILTERED_QUERIES or returned < MIN_FILTERED_DEPTH * queries:
         return
-    if evidence.documents is not None and int(np.diff(judged.pool.starts).min()) >= len(evidence.documents):
+    if audit_input.documents is not None and int(np.diff(judged.pool.starts).min()) >= len(audit_input.documents):
         return  # Every document is judged for every query.
     yield Finding(
         run,
         "judged only",
-        True,
-        returned,
-        f"all {returned:,} documents that it returns are judged, {returned / queries:.0f} per query: it was filtered "
-        f"by the judgments or reranks judged documents, and is not comparable with a search of the whole corpus",
+        problem=True,
+        count=returned,
+        message=f"all {returned:,} documents that it returns are judged, {returned / queries:.0f} per query: it was "
+        "filtered by the judgments or reranks judged documents, and is not comparable with a search of the whole "
+        "corpus",
     )
 
 
-def _convention_with_settled_ties(evidence: AuditInput) -> Convention:
+def _convention_with_settled_ties(audit_input: AuditInput) -> Convention:
     """Return the convention with decided ties.
 
     An undecided rank is neither judged nor unjudged.
     """
-    return evidence.rules.but(ties="trec") if evidence.rules.ties == "expected" else evidence.rules
+    return (
+        audit_input.convention.but(ties="trec") if audit_input.convention.ties == "expected" else audit_input.convention
+    )
 
 
-def _settled_judged_ranks(evidence: AuditInput, run: str) -> JudgedRanks:
-    return evidence.judged(run, rules=_convention_with_settled_ties(evidence))
+def _settled_judged_ranks(audit_input: AuditInput, run: str) -> JudgedRanks:
+    return audit_input.judged(run, convention=_convention_with_settled_ties(audit_input))
 
 
 def unjudged_share(judged: JudgedRanks, k: int) -> float:
@@ -354,11 +372,11 @@ def fill_unjudged(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
     )
 
 
-def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Finding:
-    rules = _convention_with_settled_ties(evidence)
-    judged = _settled_judged_ranks(evidence, run)
-    measures = [measure for measure in evidence.measures if has_exact_bounds(measure)]
-    grades = evidence.judgments.pool.grades
+def _unjudged_finding(audit_input: AuditInput, run: str, negatives: float) -> Finding:
+    settled = _convention_with_settled_ties(audit_input)
+    judged = _settled_judged_ranks(audit_input, run)
+    measures = [measure for measure in audit_input.measures if has_exact_bounds(measure)]
+    grades = audit_input.judgments.pool.grades
     good = grades[grades > 0]
     median = float(np.quantile(good, 0.5, method="lower")) if len(good) else 1.0
     rows: list[list[str | float | None]] = []
@@ -367,10 +385,12 @@ def _unjudged_finding(evidence: AuditInput, run: str, negatives: float) -> Findi
         k = int(measure.cutoff) if measure.cutoff and measure.spec.cutoff in ("rank", "rank?") else DEFAULT_TOP
         part = unjudged_share(judged, k)
         min_relevant = float(dict(measure.options).get("rel", 0))
-        now = list_means(score_judged_ranks(judged, [measure], rules))[0]
-        condensed_mean = list_means(evidence.scores(run, rules=rules.but(unjudged="condensed"), measures=[measure]))[0]
+        now = list_means(score_judged_ranks(judged, [measure], settled))[0]
+        condensed_mean = list_means(
+            audit_input.scores(run, convention=settled.but(unjudged="condensed"), measures=[measure])
+        )[0]
         good_all = list_means(
-            score_judged_ranks(fill_unjudged(judged, k, max(median, min_relevant)), [measure], rules)
+            score_judged_ranks(fill_unjudged(judged, k, max(median, min_relevant)), [measure], settled)
         )[0]
         rows.append([str(measure), str(k), format_number(part, "share"), now, condensed_mean, good_all])
         if k <= MAX_POOL_DEPTH:

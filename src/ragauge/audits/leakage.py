@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragauge.audits.evidence import AuditInput, FixScorers, describe_effect, without_pairs, without_queries
+from ragauge.audits.audit_input import AuditInput, FixScorers, describe_effect, without_pairs, without_queries
 from ragauge.audits.leakage_fields import WeightedCorpus, find_candidate_fields, find_query_naming_fields
 from ragauge.audits.leakage_findings import (
     leaking_field_finding,
@@ -55,7 +55,7 @@ MIN_PREDICTOR_AUC = 0.55
 """Minimum AUC at which a field is reported."""
 
 
-def check_own_documents(evidence: AuditInput) -> Iterator[Finding]:
+def check_own_documents(audit_input: AuditInput) -> Iterator[Finding]:
     """Check for queries that are documents of the corpus.
 
     A query is a document if their texts are equal (case and white space ignored), or if their ids are equal and they
@@ -63,7 +63,7 @@ def check_own_documents(evidence: AuditInput) -> Iterator[Finding]:
     relevant document of its own query. An equal id with another text is a note, unless own=dropped removes that
     document.
     """
-    documents, queries = _require_texts(evidence, "queries that are documents of the corpus")
+    documents, queries = _require_texts(audit_input, "queries that are documents of the corpus")
     by_text: dict[str, set[str]] = {}
     for document in documents:
         for text in {normalise(document.text), normalise(document.whole)} - {""}:
@@ -78,11 +78,17 @@ def check_own_documents(evidence: AuditInput) -> Iterator[Finding]:
             strangers.append(document.id)
     own_docs = {query: docs for query, docs in own_docs.items() if docs}
     if own_docs:
-        yield _own_document_finding(evidence, own_docs, len(queries))
+        yield _own_document_finding(audit_input, own_docs, len(queries))
     if strangers:
-        yield _shared_id_finding(evidence, strangers)
+        yield _shared_id_finding(audit_input, strangers)
     if not own_docs and not strangers:
-        yield Finding("queries", "own documents", False, 0, f"none of {pluralise(len(queries), 'query')} is a document")
+        yield Finding(
+            "queries",
+            "own documents",
+            problem=False,
+            count=0,
+            message=f"none of {pluralise(len(queries), 'query')} is a document",
+        )
 
 
 def _has_similar_words(query: str, text: str) -> bool:
@@ -90,14 +96,20 @@ def _has_similar_words(query: str, text: str) -> bool:
     return 2 * len(query_words & text_words) >= len(query_words | text_words) > 0
 
 
-def _own_document_finding(evidence: AuditInput, own_docs: Mapping[str, set[str]], total: int) -> Finding:
-    grades, rules = evidence.judgments.nested, evidence.rules
-    right = sum(any(grades.get(query, {}).get(doc, 0) >= rules.rel for doc in docs) for query, docs in own_docs.items())
-    counting = {query: docs - ({query} if rules.own == "dropped" else set()) for query, docs in own_docs.items()}
-    returned = {name: _count_pairs(run.table, counting) for name, run in evidence.runs.items()}
+def _own_document_finding(audit_input: AuditInput, own_docs: Mapping[str, set[str]], total: int) -> Finding:
+    grades, convention = audit_input.judgments.nested, audit_input.convention
+    right = sum(
+        any(grades.get(query, {}).get(doc, 0) >= convention.rel for doc in docs) for query, docs in own_docs.items()
+    )
+    scored_docs = {
+        query: docs - ({query} if convention.own == "dropped" else set()) for query, docs in own_docs.items()
+    }
+    returned = {name: _count_pairs(run.table, scored_docs) for name, run in audit_input.runs.items()}
     hits_text = "".join(f"; {name} returned {rows:,} to their own query" for name, rows in returned.items() if rows)
-    fixes: FixScorers = {"they are removed": lambda run: evidence.scores(without_pairs(evidence.runs[run], own_docs))}
-    changed, grid = describe_effect(evidence, fixes if any(returned.values()) else {})
+    fixes: FixScorers = {
+        "they are removed": lambda run: audit_input.scores(without_pairs(audit_input.runs[run], own_docs))
+    }
+    changed, grid = describe_effect(audit_input, fixes if any(returned.values()) else {})
     by_id = sum(query in docs for query, docs in own_docs.items())
     return Finding(
         "queries",
@@ -117,33 +129,33 @@ def _own_document_finding(evidence: AuditInput, own_docs: Mapping[str, set[str]]
         or first_few(list(own_docs)),
         changed,
         grid,
-        _drop_remedy(evidence, counting)
+        _drop_remedy(audit_input, scored_docs)
         if any(returned.values())
         else "remove these documents from the results of their own queries",
     )
 
 
-def _drop_remedy(evidence: AuditInput, own_docs: Mapping[str, set[str]]) -> str:
+def _drop_remedy(audit_input: AuditInput, own_docs: Mapping[str, set[str]]) -> str:
     """Describe what to do about own documents of queries in the runs."""
     named = {query: docs & {query} for query, docs in own_docs.items()}
     renamed = [query for query, docs in own_docs.items() if docs - {query}]
     remedies = []
-    if any(_count_pairs(run.table, named) for run in evidence.runs.values()):
+    if any(_count_pairs(run.table, named) for run in audit_input.runs.values()):
         remedies.append("score with `evaluate -C own=dropped`")
     if renamed:
         remedies.append(f"{len(renamed):,} under another id must be removed from the rankings")
     return "; ".join(remedies)
 
 
-def _shared_id_finding(evidence: AuditInput, queries: Sequence[str]) -> Finding:
-    dropped, convention = (evidence.rules.but(own=option) for option in ("dropped", "kept"))
-    wrong = evidence.rules.own == "dropped"
+def _shared_id_finding(audit_input: AuditInput, queries: Sequence[str]) -> Finding:
+    dropped, kept = (audit_input.convention.but(own=option) for option in ("dropped", "kept"))
+    wrong = audit_input.convention.own == "dropped"
     fixes: FixScorers = (
-        {"own=kept": lambda run: evidence.scores(run, rules=convention)}
+        {"own=kept": lambda run: audit_input.scores(run, convention=kept)}
         if wrong
-        else {"own=dropped": lambda run: evidence.scores(run, rules=dropped)}
+        else {"own=dropped": lambda run: audit_input.scores(run, convention=dropped)}
     )
-    changed, grid = describe_effect(evidence, fixes)
+    changed, grid = describe_effect(audit_input, fixes)
     return Finding(
         "queries",
         "shared ids",
@@ -157,7 +169,7 @@ def _shared_id_finding(evidence: AuditInput, queries: Sequence[str]) -> Finding:
     )
 
 
-def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
+def check_verbatim_queries(audit_input: AuditInput) -> Iterator[Finding]:
     """Check for queries that occur word for word in a relevant document.
 
     Only queries of at least 4 words are checked; case and punctuation are ignored. Non-relevant documents serve as
@@ -167,19 +179,21 @@ def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
     """
     from scipy.stats import fisher_exact
 
-    documents, queries = _require_texts(evidence, "queries inside documents")
-    query_words = {query: split_words(text) for query, text in queries.items() if query in evidence.judgments.nested}
+    documents, queries = _require_texts(audit_input, "queries inside documents")
+    query_words = {query: split_words(text) for query, text in queries.items() if query in audit_input.judgments.nested}
     query_words = {query: words for query, words in query_words.items() if len(words) >= MIN_QUERY_WORDS}
     positions = {document.id: i for i, document in enumerate(documents)}
     texts: dict[int, str] = {}
-    first = _top_documents(evidence)
+    first = _top_documents(audit_input)
     rng = np.random.default_rng(0)
     inside: dict[str, str] = {}
     table = np.zeros((2, 2), np.int64)
     for query, words in query_words.items():
         phrase = f" {' '.join(words)} "
-        grades = evidence.judgments.nested[query]
-        good = {positions[doc] for doc, grade in grades.items() if grade >= evidence.rules.rel and doc in positions}
+        grades = audit_input.judgments.nested[query]
+        good = {
+            positions[doc] for doc, grade in grades.items() if grade >= audit_input.convention.rel and doc in positions
+        }
         random_documents = rng.permutation(len(documents))[:RANDOM_DOCUMENTS_COMPARED].tolist()
         candidates = {positions[doc] for doc in (*grades, *first.get(query, ())) if doc in positions} | set(
             random_documents
@@ -197,18 +211,18 @@ def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
             f"none of {pluralise(len(query_words), 'query')} of {MIN_QUERY_WORDS} words or more is contained in a "
             f"relevant document"
         )
-        yield Finding("queries", "verbatim answers", False, 0, message)
+        yield Finding("queries", "verbatim answers", problem=False, count=0, message=message)
         return
     p = float(fisher_exact(table, alternative="greater").pvalue)
     rates = [float(row[0] / row.sum()) if row.sum() else 0.0 for row in table]
     remaining, only = (
-        without_queries(evidence.judgments, out) for out in (set(inside), _other_queries(evidence, inside))
+        without_queries(audit_input.judgments, out) for out in (set(inside), _other_queries(audit_input, inside))
     )
     fixes: FixScorers = (
-        {} if remaining is None else {"they are excluded": lambda run: evidence.scores(run, judgments=remaining)}
+        {} if remaining is None else {"they are excluded": lambda run: audit_input.scores(run, judgments=remaining)}
     )
-    fixes = {**fixes, "only they are scored": lambda run: evidence.scores(run, judgments=only)}
-    changed, grid = describe_effect(evidence, fixes)
+    fixes = {**fixes, "only they are scored": lambda run: audit_input.scores(run, judgments=only)}
+    changed, grid = describe_effect(audit_input, fixes)
     yield Finding(
         "queries",
         "verbatim answers",
@@ -224,7 +238,7 @@ def check_verbatim_queries(evidence: AuditInput) -> Iterator[Finding]:
     )
 
 
-def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
+def check_predictors(audit_input: AuditInput) -> Iterator[Finding]:
     """Check for fields and run scores that leak relevance.
 
     Fields are metadata, length, position and id. A field is a problem if it predicts relevance (p < 0.01,
@@ -240,21 +254,21 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
     The scores of a run are a problem if their AUC is 0.995 or more while that of text is at most 0.6. This is not
     checked if most words of the queries do not occur in the corpus.
     """
-    documents, queries = _require_texts(evidence, "fields that predict relevance")
+    documents, queries = _require_texts(audit_input, "fields that predict relevance")
     positions = {document.id: i for i, document in enumerate(documents)}
-    pairs = draw_pairs(evidence.judgments.nested, positions, evidence.rules.rel)
+    pairs = draw_pairs(audit_input.judgments.nested, positions, audit_input.convention.rel)
     if pairs is None or len(pairs.queries) < 2:
         raise MissingEvidence("fields that predict relevance need two queries with relevant documents in the corpus")
-    corpus = WeightedCorpus.of(documents)
+    corpus = WeightedCorpus.from_documents(documents)
     text = text_auc(pairs, corpus, queries)
     fields, unread = find_candidate_fields(documents, corpus)
     candidates, naming = (
         {predictor.name: predictor for predictor in fields},
-        find_query_naming_fields(documents, evidence.judgments.nested),
+        find_query_naming_fields(documents, audit_input.judgments.nested),
     )
     results = evaluate_predictors(pairs, fields, text, naming)
     predictions, named = results[: len(fields)], results[len(fields) :]
-    mark = relevance_mark_auc(pairs, evidence.judgments.nested, positions, evidence.rules.rel)
+    mark = relevance_mark_auc(pairs, audit_input.judgments.nested, positions, audit_input.convention.rel)
     predictive = [
         relevance_prediction
         for relevance_prediction in predictions
@@ -265,7 +279,7 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
         better = prediction.p_text < SIGNIFICANCE_LEVEL and prediction.auc >= float(text.mean()) + MIN_AUC_GAIN
         if better or prediction.auc >= max(MIN_LEAK_AUC, 0.5 + MIN_MARK_SHARE * (mark - 0.5)):
             leaks.append(prediction.name)
-            yield leaking_field_finding(evidence, candidates[prediction.name], prediction, text, mark)
+            yield leaking_field_finding(audit_input, candidates[prediction.name], prediction, text, mark)
     names = [
         (field, relevance_prediction)
         for field, relevance_prediction in zip(naming, named, strict=True)
@@ -276,12 +290,12 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
         if (
             better
             or prediction.auc >= 0.5 + MIN_MARK_SHARE / 2
-            or naming_precision(evidence, field) >= MIN_NAMING_PRECISION
+            or naming_precision(audit_input, field) >= MIN_NAMING_PRECISION
         ):
-            yield naming_field_finding(evidence, field, prediction, text)
+            yield naming_field_finding(audit_input, field, prediction, text)
     runs = [
         evaluate_run_scores(pairs, name, _run_scores_by_position(run.table, positions, pairs.queries), text)
-        for name, run in evidence.runs.items()
+        for name, run in audit_input.runs.items()
     ]
     predictors = {word for query in pairs.queries for word in split_words(queries.get(query, ""))}
     shares_language = sum(word in corpus.vocabulary for word in predictors) >= len(predictors) / 2
@@ -296,9 +310,9 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
             yield Finding(
                 prediction.name,
                 "leaking score",
-                True,
-                len(prediction.query_auc),
-                f"its {leak} (AUC {prediction.auc:.4f} over "
+                problem=True,
+                count=len(prediction.query_auc),
+                message=f"its {leak} (AUC {prediction.auc:.4f} over "
                 f"{pluralise(len(prediction.query_auc), 'query')}) where text is close "
                 f"to uninformative (AUC {text.mean():.4f})",
                 data={"leak": f"{prediction.name}'s {leak}", "ranked_by": [prediction.name]},
@@ -316,10 +330,10 @@ def check_predictors(evidence: AuditInput) -> Iterator[Finding]:
     )
 
 
-def _require_texts(evidence: AuditInput, purpose: str) -> tuple[Sequence[Document], Mapping[str, str]]:
-    if evidence.documents is None or evidence.queries is None:
+def _require_texts(audit_input: AuditInput, purpose: str) -> tuple[Sequence[Document], Mapping[str, str]]:
+    if audit_input.documents is None or audit_input.queries is None:
         raise MissingEvidence(f"{purpose} need the documents and the queries", hint="give the corpus and the queries")
-    return evidence.documents, evidence.queries
+    return audit_input.documents, audit_input.queries
 
 
 def _count_pairs(table: pl.DataFrame, pairs: Mapping[str, set[str]]) -> int:
@@ -328,18 +342,18 @@ def _count_pairs(table: pl.DataFrame, pairs: Mapping[str, set[str]]) -> int:
     return sum(doc in pairs[query] for query, doc in rows if query in pairs)
 
 
-def _top_documents(evidence: AuditInput) -> dict[str, list[str]]:
+def _top_documents(audit_input: AuditInput) -> dict[str, list[str]]:
     """Return the top documents of each query from all runs."""
     documents: dict[str, list[str]] = {}
-    for run in evidence.runs.values():
+    for run in audit_input.runs.values():
         best = run.table.sort("score", descending=True, maintain_order=True).group_by("query", maintain_order=True)
         for query, doc in best.head(TOP_DOCUMENTS_COMPARED).select("query", "doc").iter_rows():
             documents.setdefault(query, []).append(doc)
     return documents
 
 
-def _other_queries(evidence: AuditInput, queries: Mapping[str, str]) -> set[str]:
-    return set(evidence.judgments.nested) - set(queries)
+def _other_queries(audit_input: AuditInput, queries: Mapping[str, str]) -> set[str]:
+    return set(audit_input.judgments.nested) - set(queries)
 
 
 def _run_scores_by_position(

@@ -35,7 +35,7 @@ class WeightedCorpus:
     """Number of words per document, repetitions included."""
 
     @classmethod
-    def of(cls, documents: Sequence[Document]) -> WeightedCorpus:
+    def from_documents(cls, documents: Sequence[Document]) -> WeightedCorpus:
         """Build the arrays from the titles and texts of documents."""
         vocabulary: dict[str, int] = {}
         columns: list[Ints] = []
@@ -59,8 +59,8 @@ class WeightedCorpus:
     def scores(self, query: str, documents: Ints) -> Floats:
         """Compute the BM25 scores of documents, given by position, for a query.
 
-        >>> one = WeightedCorpus.of([Document("a", "red fox"), Document("b", "red dog"), Document("c", "a cat")])
-        >>> one.scores("the fox is red", np.array([0, 1, 2])).argsort().tolist()
+        >>> documents = [Document("a", "red fox"), Document("b", "red dog"), Document("c", "a cat")]
+        >>> WeightedCorpus.from_documents(documents).scores("the fox is red", np.array([0, 1, 2])).argsort().tolist()
         [2, 1, 0]
         """
         scores = np.zeros(len(self.vocabulary))

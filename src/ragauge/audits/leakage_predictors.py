@@ -45,7 +45,7 @@ class DocumentPairs:
         n = len(self.queries)
         return np.asarray(np.bincount(self.query, wins, n) / np.bincount(self.query, minlength=n))
 
-    def of(self, values: Callable[[str, Ints], Floats]) -> Floats:
+    def query_auc(self, values: Callable[[str, Ints], Floats]) -> Floats:
         """Return the AUC per query of values that depend on the query.
 
         `values` is a function of a query and of document positions.
@@ -129,7 +129,7 @@ class RelevancePrediction:
 
 def text_auc(pairs: DocumentPairs, corpus: WeightedCorpus, queries: Mapping[str, str]) -> Floats:
     """Compute the AUC per query of BM25 scores."""
-    return pairs.of(lambda query, documents: corpus.scores(queries.get(query, ""), documents))
+    return pairs.query_auc(lambda query, documents: corpus.scores(queries.get(query, ""), documents))
 
 
 def relevance_mark_auc(
@@ -164,22 +164,26 @@ def evaluate_predictors(
     """
     rounds = max(MIN_PERMUTATIONS, 200 * (len(fields) + len(named)) - 1)
 
-    def signs(gaps: Floats) -> float:
+    def randomisation_p_value(differences: Floats) -> float:
         return (
-            float(randomisation_test(gaps[:, None], rounds=max(RANDOMISATION_ROUNDS, rounds), seed=seed)[0])
-            if len(gaps) > 1
+            float(randomisation_test(differences[:, None], rounds=max(RANDOMISATION_ROUNDS, rounds), seed=seed)[0])
+            if len(differences) > 1
             else 1
         )
 
     results = []
     for field in fields:
-        aucs, falling = _auc_by_query(pairs, field, field.values)
+        aucs, lower_is_relevant = _auc_by_query(pairs, field, field.values)
         chance = permutation_test(pairs, field, rounds=rounds, seed=seed)
-        p = max(chance, signs(aucs - 0.5))
-        results.append(RelevancePrediction(field.name, aucs, falling, p, signs(aucs - text)))
+        p = max(chance, randomisation_p_value(aucs - 0.5))
+        results.append(RelevancePrediction(field.name, aucs, lower_is_relevant, p, randomisation_p_value(aucs - text)))
     for naming in named:
-        aucs = pairs.of(partial(_naming_values, naming))
-        results.append(RelevancePrediction(naming.name, aucs, False, signs(aucs - 0.5), signs(aucs - text)))
+        aucs = pairs.query_auc(partial(_naming_values, naming))
+        results.append(
+            RelevancePrediction(
+                naming.name, aucs, False, randomisation_p_value(aucs - 0.5), randomisation_p_value(aucs - text)
+            )
+        )
     corrected = (
         correct_p_values(np.array(p_values), "holm")
         for p_values in ([prediction.p for prediction in results], [prediction.p_text for prediction in results])
@@ -206,7 +210,7 @@ def evaluate_run_scores(
         query_scores = scores.get(query, {})
         return np.array([query_scores.get(doc, -np.inf) for doc in documents.tolist()])
 
-    aucs = pairs.of(values)
+    aucs = pairs.query_auc(values)
     return RelevancePrediction(name, aucs, False, float("nan"), _text_p_value(aucs, text, 0))
 
 
@@ -222,13 +226,13 @@ def _auc_by_query(pairs: DocumentPairs, field: CandidateField, values: Floats) -
     """
     if not field.kinds:
         aucs = pairs.auc(values[pairs.relevant], values[pairs.other])
-        falling = float(aucs.mean()) < 0.5
-        return (1 - aucs if falling else aucs), falling
+        lower_is_relevant = float(aucs.mean()) < 0.5
+        return (1 - aucs if lower_is_relevant else aucs), lower_is_relevant
     n, kinds = len(pairs.queries), field.kinds
     good, other = (pairs.query * kinds + values[docs].astype(np.int64) for docs in (pairs.relevant, pairs.other))
     right, wrong = (np.bincount(cells, minlength=n * kinds).reshape(n, kinds) for cells in (good, other))
-    worth = ((right.sum(axis=0) - right + 0.5) / ((right + wrong).sum(axis=0) - right - wrong + 1)).ravel()
-    return pairs.auc(worth[good], worth[other]), None
+    relevant_share = ((right.sum(axis=0) - right + 0.5) / ((right + wrong).sum(axis=0) - right - wrong + 1)).ravel()
+    return pairs.auc(relevant_share[good], relevant_share[other]), None
 
 
 def permutation_test(

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from ragauge.audits.audit_input import AuditInput, ranking_options, top_documents_needed
 from ragauge.audits.comparability import restate_measure
-from ragauge.audits.evidence import AuditInput, ranking_options, top_documents_needed
 from ragauge.core.errors import BadInput, RagaugeError
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Judgments, Run
@@ -47,7 +47,7 @@ OPTION_DESCRIPTIONS = {
 class ScoringVariant:
     """One way to score: convention, measure, and the names of changed inputs."""
 
-    rules: Convention
+    convention: Convention
     measure: Measure
     judgments: str = ""
     run: str = ""
@@ -62,38 +62,38 @@ class ConventionChange:
 
     kind: str
     label: str
-    step: Callable[[ScoringVariant], ScoringVariant | None]
+    apply: Callable[[ScoringVariant], ScoringVariant | None]
 
 
 @dataclass(eq=False)
 class VariantScorer:
     """Scores variants of one measure of one run, and caches judged ranks and scores."""
 
-    evidence: AuditInput
+    audit_input: AuditInput
     run: str
     measure: Measure
     _judged: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict)
     _changed_inputs: dict[str, Judgments | Run] = field(default_factory=dict)
     _values: dict[ScoringVariant, tuple[float, int] | None] = field(default_factory=dict)
 
-    def count(self, case: ScoringVariant) -> tuple[float, int] | None:
+    def score(self, variant: ScoringVariant) -> tuple[float, int] | None:
         """Return the mean and the number of queries of a variant.
 
         None if it cannot be scored.
         """
-        if case not in self._values:
-            self._values[case] = self._score_variant(case)
-        return self._values[case]
+        if variant not in self._values:
+            self._values[variant] = self._score_variant(variant)
+        return self._values[variant]
 
-    def _score_variant(self, case: ScoringVariant) -> tuple[float, int] | None:
-        evidence, top = self.evidence, top_documents_needed([case.measure])
+    def _score_variant(self, variant: ScoringVariant) -> tuple[float, int] | None:
+        audit_input, top = self.audit_input, top_documents_needed([variant.measure])
         try:
-            key = (*ranking_options(case.rules), case.judgments, case.run, top)
+            key = (*ranking_options(variant.convention), variant.judgments, variant.run, top)
             if key not in self._judged:
-                judgments: Any = self._changed_inputs[case.judgments] if case.judgments else None
-                run: Any = self._changed_inputs[case.run] if case.run else self.run
-                self._judged[key] = evidence.judged(run, rules=case.rules, judgments=judgments, top=top)
-            scores = score_judged_ranks(self._judged[key], [case.measure], case.rules)
+                judgments: Any = self._changed_inputs[variant.judgments] if variant.judgments else None
+                run: Any = self._changed_inputs[variant.run] if variant.run else self.run
+                self._judged[key] = audit_input.judged(run, convention=variant.convention, judgments=judgments, top=top)
+            scores = score_judged_ranks(self._judged[key], [variant.measure], variant.convention)
         except RagaugeError:
             return None
         mean, n = next(iter(scores.means.values())), next(iter(scores.n.values()))
@@ -102,18 +102,18 @@ class VariantScorer:
     @property
     def base(self) -> ScoringVariant:
         """The variant that the audit itself uses."""
-        return ScoringVariant(self.evidence.rules, self.measure)
+        return ScoringVariant(self.audit_input.convention, self.measure)
 
     def departures(self) -> list[ConventionChange]:
         """Return every single change that can affect this measure and run."""
-        rules, measure = self.evidence.rules, self.measure
+        convention, measure = self.audit_input.convention, self.measure
         steps = [
             _option_change(name, value)
-            for name, values in _option_choices(self.evidence, measure).items()
+            for name, values in _option_choices(self.audit_input, measure).items()
             for value in values
-            if value != getattr(rules, name)
+            if value != getattr(convention, name)
         ]
-        deepest = int(self.evidence.judged(self.run).retrieved.max(initial=0))
+        deepest = int(self.audit_input.judged(self.run).retrieved.max(initial=0))
         steps += [_option_change("depth", k) for k in DEPTHS_TRIED if k < deepest]
         cutoffs = (
             [k for k in CUTOFFS_TRIED if k <= max(deepest, 10)] if measure.spec.cutoff in ("rank", "rank?") else []
@@ -121,17 +121,17 @@ class VariantScorer:
         if measure.spec.cutoff == "rank?":
             cutoffs = [*cutoffs, 0]
         steps += [_cutoff_change(measure, k or None) for k in cutoffs if (k or None) != measure.cutoff]
-        return [*(change for change in steps if change.step(self.base) is not None), *self._data_changes()]
+        return [*(change for change in steps if change.apply(self.base) is not None), *self._data_changes()]
 
     def _data_changes(self) -> Iterator[ConventionChange]:
         """Yield changes of the data.
 
         These are: no orphans, low grades as 0, or the rank column instead of the scores.
         """
-        evidence = self.evidence
-        frame = evidence.judgments.frame
-        if evidence.documents is not None:
-            corpus_ids = {document.id for document in evidence.documents}
+        audit_input = self.audit_input
+        frame = audit_input.judgments.frame
+        if audit_input.documents is not None:
+            corpus_ids = {document.id for document in audit_input.documents}
             inside = frame["doc"].is_in(list(corpus_ids))
             if not inside.all():
                 self._changed_inputs["orphans"] = Judgments(frame.filter(inside))
@@ -145,7 +145,7 @@ class VariantScorer:
                 keep = pl.when(pl.col("grade") < level).then(pl.min_horizontal("grade", 0.0)).otherwise(pl.col("grade"))
                 self._changed_inputs[name] = Judgments(frame.with_columns(keep.cast(pl.Float64).alias("grade")))
                 yield _data_change("judgments", name, name)
-        run = evidence.runs[self.run]
+        run = audit_input.runs[self.run]
         if "rank" in run.table.columns:
             by_rank = run.table.with_columns((-run.table["rank"].cast(float)).alias("score"))
             changed = run.table.select(
@@ -158,18 +158,18 @@ class VariantScorer:
                 yield _data_change("run", "by rank", "ordered by the rank column, scores ignored")
 
 
-def _option_choices(evidence: AuditInput, measure: Measure) -> dict[str, Sequence[Any]]:
+def _option_choices(audit_input: AuditInput, measure: Measure) -> dict[str, Sequence[Any]]:
     """Return the values to try for each option of a convention.
 
     Options that do not affect the measure are dropped later.
     """
-    grades = sorted({float(g) for g in np.unique(evidence.judgments.pool.grades) if g > 0})
+    grades = sorted({float(g) for g in np.unique(audit_input.judgments.pool.grades) if g > 0})
     choices: dict[str, Sequence[Any]] = dict(OPTION_CHOICES)
     del choices["missing"], choices["duplicates"]
     choices["missing"] = ("zero", "skip")
     if measure.spec.name not in ("recall", "set_recall"):  # For other measures, `recall-one` equals `zero`.
         choices["none"] = ("zero", "skip", "one")
-    if evidence.rules.duplicates != "error":  # The run has duplicate documents.
+    if audit_input.convention.duplicates != "error":  # The run has duplicate documents.
         choices["duplicates"] = ("first", "count")
     choices["gain"] = ("linear", "exp", "binary")
     choices["rel"] = tuple(dict.fromkeys([1.0, *grades[:4]])) if "rel" in measure.spec.options else ()
@@ -177,34 +177,40 @@ def _option_choices(evidence: AuditInput, measure: Measure) -> dict[str, Sequenc
 
 
 def _option_change(name: str, value: Any) -> ConventionChange:
-    def step(case: ScoringVariant) -> ScoringVariant | None:
+    def apply(variant: ScoringVariant) -> ScoringVariant | None:
         try:
-            changed_rules = case.rules.but(**{name: value})
-            measure = restate_measure(case.measure, case.rules, changed_rules)
+            changed_convention = variant.convention.but(**{name: value})
+            measure = restate_measure(variant.measure, variant.convention, changed_convention)
         except RagaugeError:
             return None
-        counts = name in ("missing", "none") or ranking_options(changed_rules) != ranking_options(case.rules)
-        return replace(case, rules=changed_rules, measure=measure) if counts or measure != case.measure else None
+        has_effect = name in ("missing", "none") or ranking_options(changed_convention) != ranking_options(
+            variant.convention
+        )
+        return (
+            replace(variant, convention=changed_convention, measure=measure)
+            if has_effect or measure != variant.measure
+            else None
+        )
 
     value_text = f"{value:g}" if isinstance(value, float) else str(value)
     description = OPTION_DESCRIPTIONS.get((name, value))
-    return ConventionChange(name, f"{name}={value_text}" + (f" ({description})" if description else ""), step)
+    return ConventionChange(name, f"{name}={value_text}" + (f" ({description})" if description else ""), apply)
 
 
 def _cutoff_change(measure: Measure, k: int | None) -> ConventionChange:
     cut_measure = Measure(measure.spec, k, measure.options)
 
-    def step(case: ScoringVariant) -> ScoringVariant | None:
-        return replace(case, measure=Measure(case.measure.spec, k, case.measure.options))
+    def apply(variant: ScoringVariant) -> ScoringVariant | None:
+        return replace(variant, measure=Measure(variant.measure.spec, k, variant.measure.options))
 
-    return ConventionChange("cutoff", f"the measure is {cut_measure}", step)
+    return ConventionChange("cutoff", f"the measure is {cut_measure}", apply)
 
 
 def _data_change(kind: str, name: str, label: str) -> ConventionChange:
-    def step(case: ScoringVariant) -> ScoringVariant | None:
-        return replace(case, judgments=name) if kind == "judgments" else replace(case, run=name)
+    def apply(variant: ScoringVariant) -> ScoringVariant | None:
+        return replace(variant, judgments=name) if kind == "judgments" else replace(variant, run=name)
 
-    return ConventionChange(kind, label, step)
+    return ConventionChange(kind, label, apply)
 
 
 MATCH_DENSITY_RADIUS = 0.02
@@ -225,35 +231,35 @@ class PublishedScore:
     text: str
 
     @classmethod
-    def read(cls, measure: str, text: str, rules: Convention) -> PublishedScore:
+    def parse(cls, measure: str, text: str, convention: Convention) -> PublishedScore:
         """Parse a measure and a published score.
 
         A value above 1 of a measure that is at most 1 is read as a percentage. Raises BadInput if it is not a
         number.
 
-        >>> found = PublishedScore.read("nDCG@10", "74.39", PRESETS["default"])
+        >>> found = PublishedScore.parse("nDCG@10", "74.39", PRESETS["default"])
         >>> str(found.measure), found.value, found.digits
         ('ndcg@10', 0.7439, 4)
         """
-        parsed_measure = parse_measure(measure, rules)
-        figure = text.strip()
+        parsed_measure = parse_measure(measure, convention)
+        score_text = text.strip()
         try:
-            value = float(figure.rstrip("%"))
+            value = float(score_text.rstrip("%"))
         except ValueError:
             raise BadInput(f"`{text}` is not a number", hint="--expect ndcg@10=0.7439") from None
         if not math.isfinite(value):
             raise BadInput(f"`{text}` is not a number", hint="--expect ndcg@10=0.7439")
-        exponent = Decimal(figure.rstrip("%").strip()).as_tuple().exponent
+        exponent = Decimal(score_text.rstrip("%").strip()).as_tuple().exponent
         digits = max(0, -int(exponent))
         unbounded = (
             parsed_measure.spec.name in ("dcg", "ideal_dcg", "yaap", "utility")
             or parsed_measure.spec.aggregate is total
         )
-        if figure.endswith("%") or (value > 1 and not unbounded):
+        if score_text.endswith("%") or (value > 1 and not unbounded):
             value, digits = round(value / 100, digits + 2), digits + 2
-        return cls(parsed_measure, value, digits, f"{parsed_measure} = {figure}")
+        return cls(parsed_measure, value, digits, f"{parsed_measure} = {score_text}")
 
-    def met(self, value: float) -> bool:
+    def matches(self, value: float) -> bool:
         """Return whether a value equals the published score after rounding to its digits."""
         return abs(value - self.value) <= 0.5 * 10.0**-self.digits + 1e-9
 
@@ -275,47 +281,47 @@ class VariantResult:
     """Options of `evaluate` that score this way; empty if the data must be changed instead."""
 
 
-def iterate_variant_results(counting: VariantScorer) -> Iterator[list[VariantResult]]:
+def iterate_variant_results(scorer: VariantScorer) -> Iterator[list[VariantResult]]:
     """Yield the results of variants by number of changes.
 
     First without change, then each preset and single change, then each pair of changes.
     """
 
-    def score_variant(steps: int, label: str, case: ScoringVariant, preset: str = "") -> Iterator[VariantResult]:
-        result = counting.count(case)
+    def score_variant(steps: int, label: str, variant: ScoringVariant, preset: str = "") -> Iterator[VariantResult]:
+        result = scorer.score(variant)
         if result is not None:
-            yield VariantResult(steps, label, *result, preset, _evaluate_options(counting.measure, case))
+            yield VariantResult(steps, label, *result, preset, _evaluate_options(scorer.measure, variant))
 
-    yield list(score_variant(0, f"as scored here ({counting.evidence.rules.name})", counting.base))
-    singles = counting.departures()
+    yield list(score_variant(0, f"as scored here ({scorer.audit_input.convention.name})", scorer.base))
+    singles = scorer.departures()
     variants: list[VariantResult] = []
     for change in singles:
-        case = change.step(counting.base)
-        if case is not None:
-            variants.extend(score_variant(1, change.label, case))
+        variant = change.apply(scorer.base)
+        if variant is not None:
+            variants.extend(score_variant(1, change.label, variant))
     for preset in PRESETS.values():
-        case = ScoringVariant(preset, restate_measure(counting.measure, counting.evidence.rules, preset))
-        variants.extend(score_variant(1, f"convention {preset.name}", case, preset.name))
+        variant = ScoringVariant(preset, restate_measure(scorer.measure, scorer.audit_input.convention, preset))
+        variants.extend(score_variant(1, f"convention {preset.name}", variant, preset.name))
     yield variants
     pairs: list[VariantResult] = []
     for change, second in itertools.combinations(singles, 2):
-        case = change.step(counting.base)
-        combined = second.step(case) if case is not None and change.kind != second.kind else None
+        variant = change.apply(scorer.base)
+        combined = second.apply(variant) if variant is not None and change.kind != second.kind else None
         if combined is not None:
             pairs.extend(score_variant(2, f"{change.label}; {second.label}", combined))
     yield pairs
 
 
-def _evaluate_options(measure: Measure, case: ScoringVariant) -> str:
+def _evaluate_options(measure: Measure, variant: ScoringVariant) -> str:
     """Return the options with which `evaluate` reproduces a variant of the audit; empty if its data is changed."""
-    if case.judgments or case.run:
+    if variant.judgments or variant.run:
         return ""
-    cli_measure = Measure(measure.spec, case.measure.cutoff, measure.options)
-    rules = case.rules.name.removeprefix("default").removeprefix(", ").replace(", ", ",")
-    return f"-m {shlex.quote(str(cli_measure))}" + (f" -C {rules}" if rules else "")
+    cli_measure = Measure(measure.spec, variant.measure.cutoff, measure.options)
+    options_text = variant.convention.name.removeprefix("default").removeprefix(", ").replace(", ", ",")
+    return f"-m {shlex.quote(str(cli_measure))}" + (f" -C {options_text}" if options_text else "")
 
 
-def check_published_scores(evidence: AuditInput) -> Iterator[Finding]:
+def check_published_scores(audit_input: AuditInput) -> Iterator[Finding]:
     """Find the simplest variants that reproduce each published score, to its digits.
 
     The audit's own scoring is tried first, then every preset and every single change. Pairs of changes are tried
@@ -323,15 +329,17 @@ def check_published_scores(evidence: AuditInput) -> Iterator[Finding]:
     `MAX_CHANCE_MATCHES` or more would match by chance. A match by a pair of changes is marked as possibly
     accidental.
     """
-    for measure, text in evidence.claims:
-        claim = PublishedScore.read(measure, text, evidence.rules)
-        searches = {run: iterate_variant_results(VariantScorer(evidence, run, claim.measure)) for run in evidence.runs}
-        results_by_run: dict[str, list[VariantResult]] = {run: [] for run in evidence.runs}
+    for measure, text in audit_input.claims:
+        claim = PublishedScore.parse(measure, text, audit_input.convention)
+        searches = {
+            run: iterate_variant_results(VariantScorer(audit_input, run, claim.measure)) for run in audit_input.runs
+        }
+        results_by_run: dict[str, list[VariantResult]] = {run: [] for run in audit_input.runs}
         hits: dict[str, list[VariantResult]] = {}
         for _ in range(3):
             for run, levels in searches.items():
                 level = next(levels)
-                hits[run] = [variant for variant in level if claim.met(variant.value)]
+                hits[run] = [variant for variant in level if claim.matches(variant.value)]
                 results_by_run[run] += level
             if any(hits.values()):
                 break
@@ -343,7 +351,7 @@ def _explanation_finding(
 ) -> Finding:
     several = len(results_by_run) > 1
     values = np.unique(
-        np.round([variant_result.value for every in results_by_run.values() for variant_result in every], 9)
+        np.round([variant_result.value for results in results_by_run.values() for variant_result in results], 9)
     )
     unit = 10.0**-claim.digits
     around = max(MATCH_DENSITY_RADIUS, 2 * unit)
@@ -373,14 +381,19 @@ def _explanation_finding(
         return Finding(
             subject, "expected", doubt, len(rows), message, (), moved, grid, _explanation_remedy(best, doubt=doubt)
         )
-    flat = [(run, variant_result) for run, every in results_by_run.items() for variant_result in every]
+    flat = [(run, variant_result) for run, results in results_by_run.items() for variant_result in results]
     closest: list[tuple[str, VariantResult]] = []
     for run, variant in sorted(flat, key=lambda pair: (abs(pair[1].value - claim.value), pair[1].steps)):
         if all(abs(variant.value - other.value) > 1e-12 for _, other in closest):
             closest.append((run, variant))
     message = f"{claim.text} is not explained by any of {ways_tried.replace(' tried', '')}; it may refer to other data"
     return Finding(
-        subject, "expected", True, len(flat), message, (), "", _variant_grid(closest[:3], several, "nearest")
+        subject,
+        "expected",
+        problem=True,
+        count=len(flat),
+        message=message,
+        table=_variant_grid(closest[:3], several, "nearest"),
     )
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragauge.audits.evidence import VISIBLE_CHANGE, AuditInput, drop_if_unchanged, none_if_nan
+from ragauge.audits.audit_input import VISIBLE_CHANGE, AuditInput, drop_if_unchanged, none_if_nan
 from ragauge.audits.tie_orders import list_means
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Run, Scores
@@ -29,44 +29,50 @@ MAX_RUNS_NAMED = 3
 """Maximum number of runs named in a sentence; the grid lists all of them."""
 
 
-def check_repeats(evidence: AuditInput) -> Iterator[Finding]:
+def check_trials(audit_input: AuditInput) -> Iterator[Finding]:
     """Check for rankings that change between repeats, and the effect on the means.
 
     A problem if a mean changes by 0.001 or more between repeats, or the score of a query does on average, since
     opposite changes cancel out in the mean. A note if the run itself has three or more trials: comparisons and
     reports then average over them.
     """
-    for run, repeat_runs in evidence.repeats.items():
-        if run not in evidence.runs or not repeat_runs:
+    for run, repeat_runs in audit_input.repeats.items():
+        if run not in audit_input.runs or not repeat_runs:
             continue
-        trials = [evidence.runs[run], *repeat_runs]
-        names = evidence.judgments.pool.queries
-        ranked = [_rankings_by_query(run, evidence.rules) for run in trials]
+        trials = [audit_input.runs[run], *repeat_runs]
+        names = audit_input.judgments.pool.queries
+        ranked = [_rankings_by_query(run, audit_input.convention) for run in trials]
         changed: dict[str, int] = {}
         for rankings in ranked[1:]:
             for query in (name for name in names if name in ranked[0] or name in rankings):
-                at = _first_differing_rank(ranked[0].get(query, []), rankings.get(query, []))
-                if at:
-                    changed[query] = min(at, changed.get(query, at))
-        scores = [evidence.scores(run), *(evidence.scores(run) for run in repeat_runs)]
+                rank = _first_differing_rank(ranked[0].get(query, []), rankings.get(query, []))
+                if rank:
+                    changed[query] = min(rank, changed.get(query, rank))
+        scores = [audit_input.scores(run), *(audit_input.scores(run) for run in repeat_runs)]
         rows: list[list[str | float | None]] = []
         for i, name in enumerate(scores[0].measures):
             means = [list_means(scores)[i] for scores in scores]
             rows.append([name, *(means if len(means) <= 4 else [min(means), max(means)]), max(means) - min(means)])
         header = [str(time) for time in range(1, len(trials) + 1)] if len(trials) <= 4 else ["lowest", "highest"]
         if not changed:
-            yield Finding(run, "repeats", False, 0, f"{run} returned the same rankings in all {len(trials)} trials")
+            yield Finding(
+                run,
+                "trials",
+                problem=False,
+                count=0,
+                message=f"{run} returned the same rankings in all {len(trials)} trials",
+            )
             continue
-        top = sum(at <= 10 for at in changed.values())
+        top = sum(rank <= 10 for rank in changed.values())
         first_row = [float(value or 0) for value in rows[0][1:-1]]
         moves = (
             max(float(row[-1] or 0) for row in rows) >= VISIBLE_CHANGE
             or _largest_query_spread(scores) >= VISIBLE_CHANGE
         )
-        is_averaged = len(evidence.runs[run].trials()) >= MIN_TRIALS_AVERAGED
+        is_averaged = len(audit_input.runs[run].trials()) >= MIN_TRIALS_AVERAGED
         yield Finding(
             run,
-            "repeats",
+            "trials",
             moves and not is_averaged,
             len(changed),
             f"{len(changed)} of {pluralise(len(names), 'judged query')} have different rankings in {len(trials)} "
@@ -90,12 +96,12 @@ def _largest_query_spread(scores: Sequence[Scores]) -> float:
     return max(spreads)
 
 
-def _rankings_by_query(run: Run, rules: Convention) -> dict[str, list[str]]:
+def _rankings_by_query(run: Run, convention: Convention) -> dict[str, list[str]]:
     """Return the documents of each query, best first, by the tie rule."""
     table = run.table
-    if rules.ties == "ranked" and "rank" in table.columns:
+    if convention.ties == "ranked" and "rank" in table.columns:
         ordered = table.sort(["query", "score", "rank"], descending=[False, True, False], maintain_order=True)
-    elif rules.ties == "ranked":
+    elif convention.ties == "ranked":
         ordered = table.sort(["query", "score"], descending=[False, True], maintain_order=True)
     else:
         ordered = table.sort(["query", "score", "doc"], descending=[False, True, True])
@@ -111,7 +117,7 @@ def _first_differing_rank(first: Sequence[str], second: Sequence[str]) -> int:
     return 0 if len(first) == len(second) else min(len(first), len(second)) + 1
 
 
-def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
+def check_query_count(audit_input: AuditInput) -> Iterator[Finding]:
     """Check whether the judged queries are enough to compare the runs.
 
     Fewer than 25 queries are a note, fewer than 10 a problem. The best run by the first measure is compared with
@@ -120,11 +126,11 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
     size tends to be overestimated. Each pair is tested alone; `compare` corrects for multiple comparisons. Runs with
     several trials use the mean score of each query.
     """
-    scores = {run: evidence.averages(run) for run in evidence.runs}
-    n = len(evidence.judgments)
+    scores = {run: audit_input.averages(run) for run in audit_input.runs}
+    n = len(audit_input.judgments)
     if n < RECOMMENDED_MIN_QUERIES:
         yield Finding(
-            evidence.judgments.source,
+            audit_input.judgments.source,
             "few queries",
             n < MIN_QUERIES,
             n,
@@ -132,8 +138,8 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
         )
     if len(scores) < 2:
         return
-    first = str(evidence.main_measure)
-    better = -1 if evidence.main_measure.spec.lower_is_better else 1
+    first = str(audit_input.main_measure)
+    better = -1 if audit_input.main_measure.spec.lower_is_better else 1
     best = max(scores, key=lambda run: better * _nan_as_worst(scores[run].means[first], better))
     other_runs = [run for run in scores if run != best]
     named = next(iter(scores.values())).measures if len(scores) == 2 else [first]
@@ -155,7 +161,13 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
             f"established"
         )
         yield Finding(
-            best, "enough queries", True, len(undetected), message, table=grid, remedy=_power_remedy(undetected)
+            best,
+            "query count",
+            problem=True,
+            count=len(undetected),
+            message=message,
+            table=grid,
+            remedy=_power_remedy(undetected),
         )
     if detected:
         minimum, needed = (
@@ -170,10 +182,10 @@ def check_query_count(evidence: AuditInput) -> Iterator[Finding]:
             f"difference is smaller than what {pluralise(n, 'query')} detect with 80% power ({minimum}): its size is "
             f"uncertain; {needed} queries would detect it"
         )
-        yield Finding(best, "enough queries", False, len(detected), message, table=grid)
+        yield Finding(best, "query count", problem=False, count=len(detected), message=message, table=grid)
     if not small:
         message = f"{n} queries are enough to detect the differences between {best} and the others by {first}"
-        yield Finding(best, "enough queries", False, 0, message, table=grid)
+        yield Finding(best, "query count", problem=False, count=0, message=message, table=grid)
 
 
 def _runs_text(estimates: Mapping[str, PowerEstimate]) -> str:

@@ -45,15 +45,15 @@ def has_exact_bounds(measure: Measure) -> bool:
     return is_monotone and not (options.get("of") == "found" and measure.cutoff is not None)
 
 
-def with_undecided_ties(rules: Convention) -> Convention:
+def with_undecided_ties(convention: Convention) -> Convention:
     """Return the convention with undecided ties.
 
     Its options that need a decided order are switched off; `rows_kept` and `truncate_ranks` apply them.
     """
-    return rules.but(ties="expected", unjudged="nonrelevant", own="kept", depth=None)
+    return convention.but(ties="expected", unjudged="nonrelevant", own="kept", depth=None)
 
 
-def rows_kept(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> tuple[pl.DataFrame, bool]:
+def rows_kept(table: pl.DataFrame, judgments: Judgments, convention: Convention) -> tuple[pl.DataFrame, bool]:
     """Return the rows that a convention keeps, and whether a tie crosses its depth.
 
     Scores are rounded to the width of the convention. If a tie crosses the depth, the whole tie and the unjudged
@@ -62,36 +62,36 @@ def rows_kept(table: pl.DataFrame, judgments: Judgments, rules: Convention) -> t
     import polars as pl
 
     score = pl.col("score")
-    if rules.width == "float32":
+    if convention.width == "float32":
         table = table.with_columns(score.cast(pl.Float32).cast(pl.Float64))
-    if rules.own == "dropped":
+    if convention.own == "dropped":
         table = table.filter(pl.col("query") != pl.col("doc"))
     across = False
-    if rules.depth is not None:
-        table = table.filter(score.rank("min", descending=True).over("query") <= rules.depth)
-        across = bool((table.group_by("query").len()["len"] > rules.depth).any())
-    if rules.unjudged == "condensed" and not across:
+    if convention.depth is not None:
+        table = table.filter(score.rank("min", descending=True).over("query") <= convention.depth)
+        across = bool((table.group_by("query").len()["len"] > convention.depth).any())
+    if convention.unjudged == "condensed" and not across:
         judged = judgments.frame.filter(pl.col("grade") >= 0)
         table = table.join(judged, on=["query", "doc"], how="semi", maintain_order="left")
-        if rules.duplicates == "first":  # Otherwise the second occurrence would keep a rank.
+        if convention.duplicates == "first":  # Otherwise the second occurrence would keep a rank.
             table = table.sort("score", descending=True, maintain_order=True)
             table = table.unique(["query", "doc"], keep="first", maintain_order=True)
     return table, across
 
 
-def truncate_ranks(judged: JudgedRanks, rules: Convention) -> JudgedRanks:
+def truncate_ranks(judged: JudgedRanks, convention: Convention) -> JudgedRanks:
     """Truncate a ranking to the depth of a convention.
 
     If it is condensed, only judged documents are kept.
     """
-    depth = rules.depth or int(judged.retrieved.max(initial=0))
+    depth = convention.depth or int(judged.retrieved.max(initial=0))
     inside = judged.rank <= depth
     retrieved = np.minimum(judged.retrieved, depth)
-    if rules.unjudged == "condensed":
+    if convention.unjudged == "condensed":
         inside &= judged.grade >= 0
         retrieved = np.bincount(judged.query[inside], minlength=judged.n)
     query, rank = judged.query[inside], judged.rank[inside]
-    if rules.unjudged == "condensed":
+    if convention.unjudged == "condensed":
         rank = np.arange(1, len(query) + 1) - (np.cumsum(retrieved) - retrieved)[query]
     return _build_settled_ranks(replace(judged, retrieved=retrieved), query, rank, judged.row[inside], judged.ties)
 
@@ -237,7 +237,7 @@ OrderPostprocessor = Callable[[JudgedRanks], JudgedRanks]
 
 
 def compute_expected_means(
-    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: OrderPostprocessor | None = None
+    judged: JudgedRanks, measures: Sequence[Measure], convention: Convention, finish: OrderPostprocessor | None = None
 ) -> list[RandomOrderMean]:
     """Compute the mean of each measure over all orders of ties.
 
@@ -245,24 +245,24 @@ def compute_expected_means(
     """
     closed = [measure for measure in measures if measure.spec.averages_ties and finish is None]
     sampled = [measure for measure in measures if measure not in closed]
-    means = dict(zip(closed, _closed_form_means(judged, closed, rules), strict=True))
+    means = dict(zip(closed, _closed_form_means(judged, closed, convention), strict=True))
     if sampled:
         means |= dict(
-            zip(sampled, (mean for mean, _ in sample_random_orders(judged, sampled, rules, finish)), strict=True)
+            zip(sampled, (mean for mean, _ in sample_random_orders(judged, sampled, convention, finish)), strict=True)
         )
     return [means[measure] for measure in measures]
 
 
 def _closed_form_means(
-    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention
+    judged: JudgedRanks, measures: Sequence[Measure], convention: Convention
 ) -> Iterator[RandomOrderMean]:
-    scores = score_judged_ranks(judged, measures, rules)
+    scores = score_judged_ranks(judged, measures, convention)
     for values, mean in zip(scores.values.values(), scores.means.values(), strict=True):
         yield RandomOrderMean(values, mean, True)
 
 
 def sample_random_orders(
-    judged: JudgedRanks, measures: Sequence[Measure], rules: Convention, finish: OrderPostprocessor | None = None
+    judged: JudgedRanks, measures: Sequence[Measure], convention: Convention, finish: OrderPostprocessor | None = None
 ) -> list[tuple[RandomOrderMean, Floats]]:
     """Compute the mean of each measure over random orders, and of each order.
 
@@ -271,7 +271,7 @@ def sample_random_orders(
     rng = np.random.default_rng(0)
     shuffled = (shuffle_ties(judged, rng) for _ in range(RANDOM_ORDERS))
     order_scores = [
-        score_judged_ranks(ranks if finish is None else finish(ranks), measures, rules) for ranks in shuffled
+        score_judged_ranks(ranks if finish is None else finish(ranks), measures, convention) for ranks in shuffled
     ]
     out = []
     for name in map(str, measures):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ragauge.audits.evidence import VISIBLE_CHANGE, AuditInput
+from ragauge.audits.audit_input import VISIBLE_CHANGE, AuditInput
 from ragauge.audits.tie_orders import (
     RANDOM_ORDERS,
     RandomOrderMean,
@@ -68,34 +68,38 @@ class TieSensitivity:
         return FindingTable(["measure", "worst order", "expected", "best order", *names], rows)
 
 
-def compute_tie_sensitivity(evidence: AuditInput, name: str, table: pl.DataFrame, rules: Convention) -> TieSensitivity:
+def compute_tie_sensitivity(
+    audit_input: AuditInput, name: str, table: pl.DataFrame, convention: Convention
+) -> TieSensitivity:
     """Compute bounds and means over all orders of the ties in a table of a run.
 
     Rows that the convention removes (the query's own document, unjudged ones, those below a depth) are removed
     first. If a tie crosses the depth, its order must be decided before that, and the mean is over random orders.
     """
-    measures = [measure for measure in evidence.measures if has_exact_bounds(measure)]
-    run = evidence.runs[name]
-    kept_table, across = rows_kept(table, evidence.judgments, rules)
+    measures = [measure for measure in audit_input.measures if has_exact_bounds(measure)]
+    run = audit_input.runs[name]
+    kept_table, across = rows_kept(table, audit_input.judgments, convention)
     same = kept_table is run.table
-    judged = evidence.judged(name if same else replace(run, table=kept_table), rules=with_undecided_ties(rules))
-    judged = replace(judged, answered=evidence.judged(name).answered)  # stays answered without rows
-    finish = partial(truncate_ranks, rules=rules) if across else None
+    judged = audit_input.judged(
+        name if same else replace(run, table=kept_table), convention=with_undecided_ties(convention)
+    )
+    judged = replace(judged, answered=audit_input.judged(name).answered)  # stays answered without rows
+    finish = partial(truncate_ranks, convention=convention) if across else None
     worst, best = (order_ties(judged, best=best) for best in (False, True))
     if finish is not None:
         worst, best = finish(worst), finish(best)
-    middle = compute_expected_means(judged, measures, rules, finish)
+    middle = compute_expected_means(judged, measures, convention, finish)
     return TieSensitivity(
         count_tied_rows(kept_table),
         kept_table.height,
         measures,
-        score_judged_ranks(worst, measures, rules),
-        score_judged_ranks(best, measures, rules),
+        score_judged_ranks(worst, measures, convention),
+        score_judged_ranks(best, measures, convention),
         middle,
     )
 
 
-def check_ties(evidence: AuditInput) -> Iterator[Finding]:
+def check_ties(audit_input: AuditInput) -> Iterator[Finding]:
     """Check the best, worst and expected score of each run over its tie orders.
 
     Scores are compared at the width of the convention; doubles one representable step apart are equal too. A problem
@@ -104,10 +108,10 @@ def check_ties(evidence: AuditInput) -> Iterator[Finding]:
     returned. For scores that are equal only as 32-bit floats, the difference is reported, and a problem if it is
     0.001 or more.
     """
-    for name, run in evidence.runs.items():
-        table = merge_adjacent_scores(run.table) if evidence.rules.width == "double" else run.table
-        yield _tie_order_finding(evidence, name, table)
-        yield from _score_width_findings(evidence, name, table)
+    for name, run in audit_input.runs.items():
+        table = merge_adjacent_scores(run.table) if audit_input.convention.width == "double" else run.table
+        yield _tie_order_finding(audit_input, name, table)
+        yield from _score_width_findings(audit_input, name, table)
 
 
 def _has_provenance(run: Run) -> bool:
@@ -135,26 +139,34 @@ def merge_adjacent_scores(table: pl.DataFrame) -> pl.DataFrame:
     return in_order.with_columns(score=scores[first][np.cumsum(first) - 1])
 
 
-def _tie_order_finding(evidence: AuditInput, name: str, table: pl.DataFrame) -> Finding:
-    rules, run = evidence.rules, evidence.runs[name]
-    sensitivity = compute_tie_sensitivity(evidence, name, table, rules)
+def _tie_order_finding(audit_input: AuditInput, name: str, table: pl.DataFrame) -> Finding:
+    convention, run = audit_input.convention, audit_input.runs[name]
+    sensitivity = compute_tie_sensitivity(audit_input, name, table, convention)
     if not sensitivity.tied:
-        return Finding(name, "ties", False, 0, "no two documents of a query have the same score")
+        return Finding(name, "ties", problem=False, count=0, message="no two documents of a query have the same score")
     tied = format_number(sensitivity.tied / sensitivity.rows, "share")
     share = f"{tied} of the scores are tied ({sensitivity.tied:,} of {sensitivity.rows:,})"
-    more = sensitivity.tied - count_tied_rows(rows_kept(run.table, evidence.judgments, rules.but(width="double"))[0])
-    returned = more == sensitivity.tied and _has_provenance(run) and rules.width == "double"
+    more = sensitivity.tied - count_tied_rows(
+        rows_kept(run.table, audit_input.judgments, convention.but(width="double"))[0]
+    )
+    returned = more == sensitivity.tied and _has_provenance(run) and convention.width == "double"
     if returned:
         share += " as returned by the system; the run folder preserves the order of return by minimal score steps"
     elif more > 0:
-        condition = "only as 32-bit floats" if rules.width == "float32" else "except for the smallest step of a double"
+        condition = (
+            "only as 32-bit floats" if convention.width == "float32" else "except for the smallest step of a double"
+        )
         share += f", {more:,} of them {condition}"
-    omitted = [str(measure) for measure in evidence.measures if measure not in sensitivity.measures]
+    omitted = [str(measure) for measure in audit_input.measures if measure not in sensitivity.measures]
     without = f"; not computed for {', '.join(omitted)}" if omitted else ""
     queries = sensitivity.queries
     if not queries:
         return Finding(
-            name, "ties", False, sensitivity.tied, f"{share}, and no query's score depends on their order{without}"
+            name,
+            "ties",
+            problem=False,
+            count=sensitivity.tied,
+            message=f"{share}, and no query's score depends on their order{without}",
         )
     sampled = [
         str(measure)
@@ -177,28 +189,30 @@ def _tie_order_finding(evidence: AuditInput, name: str, table: pl.DataFrame) -> 
         f"{share}{decides}{without}{about}",
         first_few(queries),
         moved,
-        sensitivity.grid(as_counted=list_means(evidence.scores(name, measures=sensitivity.measures))),
+        sensitivity.grid(as_counted=list_means(audit_input.scores(name, measures=sensitivity.measures))),
     )
 
 
-def _score_width_findings(evidence: AuditInput, name: str, table: pl.DataFrame) -> Iterator[Finding]:
+def _score_width_findings(audit_input: AuditInput, name: str, table: pl.DataFrame) -> Iterator[Finding]:
     """Yield a finding if scores differ as doubles but are equal as 32-bit floats.
 
     trec_eval 9 and its wrappers treat them as ties. Not reported if the convention uses 32-bit floats. Doubles one
     step apart already count as ties.
     """
-    if evidence.rules.width == "float32":
+    if audit_input.convention.width == "float32":
         return
-    narrow = evidence.rules.but(width="float32")
-    wide, cast = (rows_kept(table, evidence.judgments, rules)[0] for rules in (evidence.rules, narrow))
+    narrow = audit_input.convention.but(width="float32")
+    wide, cast = (
+        rows_kept(table, audit_input.judgments, convention)[0] for convention in (audit_input.convention, narrow)
+    )
     more = count_tied_rows(cast) - count_tied_rows(wide)
     if more <= 0:
         return
-    run = evidence.runs[name]
+    run = audit_input.runs[name]
     run_input = name if table is run.table else replace(run, table=table)
-    before, after = evidence.scores(run_input), evidence.scores(run_input, rules=narrow)
+    before, after = audit_input.scores(run_input), audit_input.scores(run_input, convention=narrow)
     gap = max(abs(a - b) for a, b in zip(list_means(before), list_means(after), strict=True))
-    sensitivity = compute_tie_sensitivity(evidence, name, table, narrow)
+    sensitivity = compute_tie_sensitivity(audit_input, name, table, narrow)
     chosen = [str(measure) for measure in sensitivity.measures]
     yield Finding(
         name,

@@ -269,16 +269,16 @@ def bench(  # noqa: PLR0913 - each is an option of the command
         raise typer.Exit(max(failure.exit_code for failure in result.failures))
 
 
-def _print_duration_estimate(stores: list[str], settings: dict[str, Any]) -> None:
+def _print_duration_estimate(stores: list[str], options: dict[str, Any]) -> None:
     """Print the minimum duration of the benchmark, unless it is short."""
-    _, plan = parse_options(settings)
-    builds = plan_builds(stores, plan)
-    seconds = estimate_min_seconds(builds, plan)
+    _, settings = parse_options(options)
+    builds = plan_builds(stores, settings)
+    seconds = estimate_min_seconds(builds, settings)
     if seconds >= MIN_ESTIMATED_S:
         points = pluralise(sum(len(build.searches) for build in builds), "configuration")
         console.print_notes(
             [
-                f"{pluralise(len(builds), 'build')}, {points}, {pluralise(plan.repeats, 'repeat')}: at least "
+                f"{pluralise(len(builds), 'build')}, {points}, {pluralise(settings.repeats, 'repeat')}: at least "
                 f"{format_duration(seconds)}; the time left is estimated after the first build"
             ]
         )

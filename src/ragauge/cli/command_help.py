@@ -27,7 +27,7 @@ PANELS: Mapping[str, str] = {
     "--verdict-format",
     EXECUTION: "--embedder --tokenizer --chat --chat-option --baselines --audit --quick --sweep --repeats "
     "--replicates --replicate --warmup --timed --memory --workers --threads --clients --qps --poisson "
-    "--seconds --timeout --retries --truth --cluster --way --batch-size --commit-every --kills --kill-at "
+    "--seconds --timeout --retries --truth --cluster --mode --batch-size --commit-every --kills --kill-at "
     "--bisect --swap --max-calls --max-cost --prices --token-price --dry-run --fresh --reuse --remeasure "
     "--retry-unscored --keep",
     STATISTICS: "--test --correction --family --alpha --confidence --interval --rounds --seed --margin --detect "

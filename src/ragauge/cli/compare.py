@@ -34,7 +34,7 @@ from ragauge.cli.output import check_outputs, write_result
 from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison import compare as compare_scores
 from ragauge.comparison.report import build_report, keep_changed_queries
-from ragauge.comparison.scored_files import DEFAULT_MEASURES, score_runs
+from ragauge.comparison.scored_files import COMPARISON_MEASURES, score_runs
 from ragauge.core.errors import BadInput
 from ragauge.files.table_rows import read_tags
 from ragauge.stats.comparisons import Comparisons
@@ -56,7 +56,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
         str | None, baseline_option("every pair is compared", "Baseline: name or file of a run.", "RUN")
     ] = None,
     measure: Annotated[
-        list[str] | None, measures_option(f"those of the run folder, or {', '.join(DEFAULT_MEASURES)}")
+        list[str] | None, measures_option(f"those of the run folder, or {', '.join(COMPARISON_MEASURES)}")
     ] = None,
     test: SignificanceTest = "t",
     correction: Correction = "holm",

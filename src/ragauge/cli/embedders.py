@@ -219,10 +219,10 @@ def _tokenization_measures(measures: list[str] | None, convention: str | None) -
     from ragauge.measures.names import parse_measure_names
     from ragauge.reports.layouts import tokenization
 
-    rules = find_convention(convention or tokenization.LAYOUT_MEASURES.convention)
+    scoring_convention = find_convention(convention or tokenization.LAYOUT_MEASURES.convention)
     measure_names = measures or list(tokenization.LAYOUT_MEASURES.measures)
     tokenization.check_layout_measures(
-        [str(measure) for measure in parse_measure_names(measure_names, rules)], rules.name
+        [str(measure) for measure in parse_measure_names(measure_names, scoring_convention)], scoring_convention.name
     )
     return measure_names, convention or tokenization.LAYOUT_MEASURES.convention
 

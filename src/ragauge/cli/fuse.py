@@ -118,10 +118,10 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
             writers.format_from_path(target)  # fails before any file is read
     spec = parse_spec(method, "fusion method")
     fusion_method = find_method(spec.name)
-    scale = find_normalisation(norm or default_norm(fusion_method.name)).name
+    norm = find_normalisation(norm or default_norm(fusion_method.name)).name
     params = _merge_weights(spec.options, weights)
     if qrels is None:
-        fusion_method.check_parameters(params, len(runs))  # fails before any file is read
+        fusion_method.resolve_parameters(params, len(runs))  # fails before any file is read
     elif params:
         raise BadInput(
             "--tune chooses the parameters itself", hint=f"remove --weights, and write `--method {fusion_method.name}`"
@@ -129,12 +129,12 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     runs_by_name = read_runs(runs)
     lists = list(runs_by_name.values())
     lines = _describe_fusion(
-        fusion_method, scale, {} if qrels else fusion_method.check_parameters(params, len(runs)), runs_by_name
+        fusion_method, norm, {} if qrels else fusion_method.resolve_parameters(params, len(runs)), runs_by_name
     )
     if qrels is None:
-        fused = fuse_runs(lists, fusion_method.name, scale, depth=depth, **params)
+        fused = fuse_runs(lists, fusion_method.name, norm, depth=depth, **params)
     else:
-        chosen = tune(qrels, runs_by_name, fusion_method.name, scale, measure, folds=folds, seed=seed, depth=depth)
+        chosen = tune(qrels, runs_by_name, fusion_method.name, norm, measure, folds=folds, seed=seed, depth=depth)
         fused = chosen.run
         lines += _describe_tuning(chosen, measure)
     fused_run = build_fused_run(fused, fusion_method.name, runs_by_name)
@@ -207,8 +207,8 @@ def _print_fusion_methods() -> None:
         [
             method.name,
             ", ".join(
-                name if setting.default is None else f"{name}={setting.default:g}"
-                for name, setting in method.settings.items()
+                name if parameter.default is None else f"{name}={parameter.default:g}"
+                for name, parameter in method.parameters.items()
             ),
             method.description,
         ]

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ragauge.cli import console
 from ragauge.cli.options import (
     FormatName,
     HigherIsBetter,
@@ -135,6 +136,8 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         raise
     _write_junit(result, junit)
     write_result([result], out or [], as_json=as_json, as_csv=as_csv, format_name=format_name)
+    if junit is not None:
+        console.print_notes([f"wrote {junit}"])
     if not result.passed:
         raise typer.Exit(1)
 

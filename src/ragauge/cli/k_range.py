@@ -15,10 +15,9 @@ from ragauge.cli.output import check_table_outputs, write_table, write_table_fil
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
-from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
+from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
 from ragauge.evaluation.indicators import average_trials
 from ragauge.measures.conventions import Convention, find_convention
-from ragauge.measures.scoring import score_judged_ranks
 from ragauge.output.numbers import format_number, pluralise
 from ragauge.output.sparklines import downsample, sparkline
 from ragauge.output.tables import Cell, Column, Table
@@ -187,12 +186,7 @@ def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSett
     convention = settings.convention
     measures = parse_measures([f"{measure}@{k}" for measure in settings.measures for k in ks], convention)
     judgments = judgments_for_measures(measures, inputs.qrels)
-    scored_trials = [
-        score_judged_ranks(
-            compute_judged_ranks(judgments, trial, measures, convention, name=name), measures, convention
-        )
-        for trial in trials
-    ]
+    scored_trials = score_trials(judgments, trials, measures, convention, name=name)
     scores = average_trials(scored_trials) if len(scored_trials) > 1 else scored_trials[0]
     tokens = None if settings.lengths is None else _mean_context_tokens(rankings, settings.lengths, ks)
     values = {k: scores.values[f"{settings.measure}@{k}"] for k in ks}

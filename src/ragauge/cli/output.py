@@ -61,6 +61,8 @@ def check_outputs(
         format_for_path("", format_name, formats)
     endings = {".htm", *(kind.ending for kind in formats.values())}
     for file in written:
+        if Path(file).is_dir() and Path(file).suffix.lower() in endings:
+            raise BadInput("a folder with this name exists", file=file, hint="use the name of a file")
         if format_name is None and (is_folder_path(file) or Path(file).suffix.lower() not in endings):
             raise unknown_ending(file, (kind.ending for kind in formats.values()), folder=has_folder)
         format_for_path(file, format_name, formats)

@@ -279,9 +279,9 @@ def _run_each_dataset(
                 save_experiment_baseline(experiment, Path(save_to) / places[name])
         except RagaugeError as error:
             absent[name] = error.message
-            failures.append(_prefix_error(name, error))
+            failures.append(error.add_prefix(name))
             continue
-        failures += [_prefix_error(name, error) for error in _failed_systems(experiment)]
+        failures += [error.add_prefix(name) for error in _failed_systems(experiment)]
     if not overviews:
         raise failures[0]
     if by is not None and canonical_tag(by, tags) not in tags:
@@ -299,12 +299,6 @@ def _run_each_dataset(
     files = "report.md, summary.csv" + ", report.html" * (folder / "report.html").exists()
     console.print_notes([*notes, f"wrote {folder}{os.sep}: {files}, and a folder for each dataset"])
     _exit_with_failures(failures)
-
-
-def _prefix_error(dataset: str, error: RagaugeError) -> RagaugeError:
-    """Add the name of the dataset to an error message."""
-    error.message = f"{dataset}: {error.message}"
-    return error
 
 
 def run_with_progress(settings: dict[str, Any], *, changed_options: str = "") -> Experiment:

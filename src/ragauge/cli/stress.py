@@ -69,7 +69,7 @@ def stress(  # noqa: PLR0913 - each is an option of the command
             help="Maximum number of documents; the first ones are used.",
         ),
     ] = None,
-    way: Annotated[
+    mode: Annotated[
         list[str] | None,
         typer.Option(
             metavar="MODE",
@@ -139,16 +139,16 @@ def stress(  # noqa: PLR0913 - each is an option of the command
     if kill_at:
         refuse_options(context, ["kills"], "with --kill-at, which gives the number of kills")
     stores = _resolve_stores(store or [])
-    plan = StressSettings(
-        way or INGESTION_MODES, batch_size, commit_every, k, max_queries, kills, kill_at or None, timeout, seed, bisect
+    settings = StressSettings(
+        mode or INGESTION_MODES, batch_size, commit_every, k, max_queries, kills, kill_at or None, timeout, seed, bisect
     )
     if corpus is None:
         raise BadInput("no corpus given", hint="add `--corpus corpus.jsonl`")
     results: list[StressTest] = []
     try:
         with show_progress("its processes and folders were removed", lines=True) as progress:
-            data = load_stress_data(corpus, embedder, plan, max_documents=max_documents, progress=progress)
-            _stress_each_store(stores, data, plan, reproducer, results, progress, every="all" in (store or []))
+            data = load_stress_data(corpus, embedder, settings, max_documents=max_documents, progress=progress)
+            _stress_each_store(stores, data, settings, reproducer, results, progress, every="all" in (store or []))
     finally:  # if interrupted, the results of finished stores are printed
         if results:
             write_result(results, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts)
@@ -174,7 +174,7 @@ def _resolve_stores(named: Sequence[str]) -> list[str]:
 def _stress_each_store(
     stores: Sequence[str],
     data: StressData,
-    plan: StressSettings,
+    settings: StressSettings,
     reproducer: str | None,
     results: list[StressTest],
     progress: ProgressCallback,
@@ -187,7 +187,7 @@ def _stress_each_store(
         folder = Path(reproducer or f"stress-{folder_name(name)}")
         folder = folder / folder_name(name) if reproducer is not None and len(stores) > 1 else folder
         try:
-            results.append(stress_store(name, data, plan, reproducer=folder, progress=progress))
+            results.append(stress_store(name, data, settings, reproducer=folder, progress=progress))
         except MissingExtra as error:
             if not every:
                 raise
@@ -199,7 +199,7 @@ def _print_store_failure(result: StressTest, failure: StoreFailure) -> None:
     document = f" ({one_line(failure.document)})" if failure.document else ""
     message = "no error message; wrong result" if failure.silent else "error message"
     lines = [
-        f"error: {result.store} failed {failure.way} while {failure.stage}, after "
+        f"error: {result.store} failed {failure.mode} while {failure.stage}, after "
         f"{pluralise(failure.after, 'document')}{document}; {message}:",
         "",
         clean_texts(failure.error),

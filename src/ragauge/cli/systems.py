@@ -78,7 +78,7 @@ def _format_system_options(family: str, name: str) -> str:
     supplied = SUPPLIED_PARAMETERS if family == "document_stores" else ()
     options = [
         option + ("" if default in (NO_DEFAULT, None, "") else f"={_format_default(default)}")
-        for option, default in parameters.listed
+        for option, default in parameters.options_with_defaults
         if option not in supplied
     ]
     return ", ".join([*options, *(["…"] if parameters.accepts_any else [])])

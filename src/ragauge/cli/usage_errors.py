@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from ragauge.cli.command_help import find_examples
-from ragauge.core.errors import BadInput, guess_first, suggest_name
+from ragauge.core.errors import BadInput, add_suggestion, suggest_name
 
 VALUE_NAMES = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
 """Names of types by a word of the parser's message."""
@@ -30,8 +30,10 @@ def _describe_unknown_option(error: Any, path: str) -> BadInput:
     spellings = [
         name for parameter in error.ctx.command.params for name in (*parameter.opts, *parameter.secondary_opts)
     ]
+    if error.option_name == "-k" and "--measure" in spellings:
+        return BadInput("unknown option -k", hint="a cutoff is part of a measure: `-m ndcg@10`")
     suggestion = suggest_name(error.option_name, [name for name in spellings if name.startswith("-")])
-    hint = guess_first(suggestion, f"list all options with `{path} --help`")
+    hint = add_suggestion(suggestion, f"list all options with `{path} --help`")
     return BadInput(f"unknown option {error.option_name}", hint=hint)
 
 

@@ -78,9 +78,9 @@ def compare(
         data = scores.dataset
         all_scores: dict[str, Any] = {**scores.scores, **scores.trials}
         dates = {name: RunDate.find(run.manifest) for name, run in scores.runs.items()}
-        answers = {name: date for name, date in dates.items() if date is not None}
+        run_dates = {name: date for name, date in dates.items() if date is not None}
         scored_runs = ScoredRuns(
-            all_scores, baseline or scores.baseline, None, data.queries, dataset=data.name, answers=answers
+            all_scores, baseline or scores.baseline, None, data.queries, dataset=data.name, run_dates=run_dates
         )
         baseline, tags, scores = scored_runs.baseline, tags or data.tags, all_scores
         # Every query of an experiment was run, so a missing ranking is an empty one.
@@ -128,9 +128,9 @@ def compare(
         texts={} if scored_runs is None else scored_runs.texts,
         dataset="" if scored_runs is None else scored_runs.dataset,
         convention=next((system.scores.convention for system in systems if system.scores is not None), ""),
-        answers={}
+        run_dates={}
         if scored_runs is None
-        else {name: date for name, date in scored_runs.answers.items() if name in seeds_by_system},
+        else {name: date for name, date in scored_runs.run_dates.items() if name in seeds_by_system},
         tag=tag,
     )
 

@@ -16,8 +16,8 @@ from ragauge.evaluation.directions import assign_directions, given_directions
 from ragauge.runs.experiment_folders import has_same_judgments
 
 COMMON_QUERIES_HINT = (
-    "--common-queries (common_queries=True) compares on the queries that all have, "
-    "--count-missing counts what a system lacks as 0"
+    "--common-queries (common_queries=True) uses only queries that every system has, "
+    "--count-missing (count_missing=True) scores missing queries as 0"
 )
 ValuesBySeed = dict[str, dict[str, dict[str, Floats]]]
 """`{system: {seed: {measure: one value per query}}}`. The label of a single seed is empty."""
@@ -50,16 +50,16 @@ def read_system_scores(
     """
     if isinstance(scores, Scores) or not isinstance(scores, Mapping | Sequence) or isinstance(scores, str):
         raise BadInput(
-            f"systems cannot be compared from {type(scores).__name__}",
+            f"expected the scores of several systems, got {type(scores).__name__}",
             hint='compare(evaluate(qrels, {"bm25": …, "dense": …}), baseline="bm25")',
         )
     if not isinstance(scores, Mapping):
         score_list = list(scores)
         if not all(isinstance(item, Scores) for item in score_list):
-            raise BadInput("a list of systems must contain only Scores", hint="give a mapping from names to scores")
+            raise BadInput("a list of systems must contain only Scores", hint="pass a mapping from names to scores")
         scores = {item.run: item for item in score_list}
         if len(scores) < len(score_list):
-            raise BadInput("two systems have the same name", hint="give a mapping from names to scores")
+            raise BadInput("two systems have the same name", hint="pass a mapping from names to scores")
     scores_by_system = {str(name): _scores_by_seed(str(name), item) for name, item in scores.items()}
     systems = [system for seeds in scores_by_system.values() for system in seeds.values()]
     directions = given_directions(lower, higher, [system.values for system in systems])
@@ -123,7 +123,7 @@ def _nesting_depth(value: Any) -> int:
 def _raise_unreadable(name: str) -> Any:
     raise BadInput(
         f"the scores of `{name}` cannot be read",
-        hint="Scores, {query: number}, or {measure: {query: number}}; a list or a mapping of these is by seed",
+        hint="pass Scores, {query: number} or {measure: {query: number}}; for several seeds a list or mapping of these",
     )
 
 
@@ -198,7 +198,7 @@ def _check_directions(systems: Sequence[SystemScores]) -> None:
         if measure is not None:
             raise Incomparable(
                 f"{measure} is lower-is-better in {lower[measure]}, but not in {system.name}",
-                hint="give the measure the same `lower_is_better` in both tables",
+                hint="declare the same `lower_is_better` for the measure in both tables",
             )
 
 
@@ -210,8 +210,8 @@ def _check_sample_texts(name: str, scores: Scores, other_name: str, other_scores
     ]
     if differ:
         raise Incomparable(
-            f"`{differ[0]}` is another question in {other_name} than in {name}, or has another reference "
-            f"({len(differ)} of {len(shared)} do)",
+            f"sample `{differ[0]}` has a different question or reference in {other_name} than in {name} "
+            f"({len(differ)} of {len(shared)} common samples differ)",
             hint="give each sample a unique id; without one, its id is its line number",
         )
 
@@ -225,14 +225,14 @@ def _describe_judgment_differences(first: SystemScores, other: SystemScores) -> 
     return (
         f"{first.name} and {other.name} are scored by different judgments: "
         f"{len(first_grades) - len(shared)} queries only in the first, "
-        f"{len(other_grades) - len(shared)} only in the second, {changed} of {len(shared)} judged otherwise"
+        f"{len(other_grades) - len(shared)} only in the second, {changed} of {len(shared)} with different grades"
     )
 
 
 def find_shared_measures(systems: Sequence[SystemScores], requested: str | Iterable[str] | None) -> list[str]:
     """Return the shared measures, by the first system's names for them.
 
-    Raises Incomparable if there are none, or MissingEvidence if a wanted one is missing.
+    Raises Incomparable if there are none, or MissingEvidence if a requested one is missing.
     """
     if requested is None:
         shared = [m for m in systems[0].values if all(m in system.values for system in systems)]
@@ -364,7 +364,7 @@ def check_unscored(
             raise Incomparable(
                 f"{system.name} has no {measure} for {len(names)} queries that have one in other systems "
                 f"({_first_query_names(names)})" + (f": {reason}" if reason else ""),
-                hint="--common-queries (common_queries=True) compares on the queries that all have a value for",
+                hint="--common-queries (common_queries=True) uses only queries with a value in every system",
             )
         for seeds in table.values():  # A query without a value in one system is left out for all.
             for columns_of_seed in seeds.values():

@@ -10,9 +10,9 @@ from itertools import chain
 
 from ragauge.core.run_dates import describe_run_dates
 from ragauge.core.summaries import Mean
-from ragauge.evaluation.indicators import find_aggregate, find_measure
+from ragauge.evaluation.indicators import find_aggregate, find_measure, measure_span
 from ragauge.measures.registry import total
-from ragauge.output.numbers import format_interval, format_level, format_number, format_score, pluralise
+from ragauge.output.numbers import format_interval, format_level, format_number, format_score, join_with_and, pluralise
 from ragauge.output.report import (
     ALL_FORMATS,
     Block,
@@ -94,7 +94,7 @@ def find_significant_wins(comparisons: Comparisons) -> dict[tuple[str, str], lis
     """
     losers: dict[tuple[str, str], list[str]] = {}
     for row in comparisons:
-        if comparisons.sure(row):
+        if comparisons.is_significant(row):
             winner, loser = (row.system, row.baseline) if row.better else (row.baseline, row.system)
             losers.setdefault((row.measure, winner), []).append(loser)
     return {key: sorted(names, key=list(comparisons.systems).index) for key, names in losers.items()}
@@ -262,13 +262,13 @@ def _build_pairwise_table(
             Column("p_t", "p", drop_order=5, legend=f"{_describe_t_test(comparisons)}, uncorrected"),
             [r.p_t for r in rows],
         )
-    p_values = [Cell(row.p_corrected, stars=row.stars, significant=comparisons.sure(row)) for row in rows]
+    p_values = [Cell(row.p_corrected, stars=row.stars, significant=comparisons.is_significant(row)) for row in rows]
     add(Column(decides, "p", legend=_describe_decision(comparisons)), p_values)
     add(Column("d", "effect", drop_order=4, legend="Cohen's d for pairs"), [row.effect for row in rows])
     outcomes = [Cell(row.wins, text=f"{row.wins}/{row.losses}/{row.ties}") for row in rows]
     add(Column("won/lost/tied", "count", drop_order=2), outcomes)
     detects = Column("detects", "score", drop_order=1, legend="smallest true difference detected with the given power")
-    add(detects, [row.detectable for row in rows])
+    add(detects, list(map(find_detectable, rows)))
     if method.margin is not None:
         tests = [row.margin for row in rows]
         legend = f"p-value for a margin of {format_number(method.margin, 'number')}"
@@ -369,21 +369,33 @@ def summarise_comparisons(comparisons: Comparisons) -> list[str]:
         rows = [row for row in comparisons.rows if row.measure == measure and row.n]
         if not rows:  # The measure is undefined for every pair; the notes give the reason.
             continue
-        if comparisons.baseline is None:
-            significant = sum(comparisons.sure(row) for row in rows)
-            lines.append(f"{measure}: {significant} of {pluralise(len(rows), 'pair')} differ significantly.")
+        significant = [row for row in rows if comparisons.is_significant(row)]
+        if comparisons.baseline is None and len(rows) > 1:
+            lines.append(f"{measure}: {len(significant)} of {len(rows)} pairs differ significantly.")
         else:
-            names: dict[str, list[str]] = {"better": [], "worse": [], "no significant difference": []}
-            for row in rows:
-                outcome = (
-                    "no significant difference" if not comparisons.sure(row) else "better" if row.better else "worse"
-                )
-                names[outcome].append(row.system)
-            outcomes = "; ".join(f"{outcome}: {', '.join(systems)}" for outcome, systems in names.items() if systems)
-            lines.append(f"{measure} against {comparisons.baseline}: {outcomes}.")
+            lines.append(f"{measure}: {_describe_outcomes(rows, significant)}.")
         for row in rows if comparisons.method.margin is not None else ():
             lines.append(_describe_margin_test(row, comparisons.method.alpha))
     return lines
+
+
+def find_detectable(row: Comparison) -> float | None:
+    """Return the smallest difference that a comparison detects; None if it is unknown or exceeds the range."""
+    return row.detectable if row.detectable <= measure_span(row.measure) else None
+
+
+def _describe_outcomes(rows: Sequence[Comparison], significant: Sequence[Comparison]) -> str:
+    """Describe which systems differ significantly from the one that they are all compared with."""
+    clauses = []
+    for adverb, is_better in (("better", True), ("worse", False)):
+        systems = [row.system for row in significant if row.better == is_better]
+        verb = "is" if len(systems) == 1 else "are"
+        if systems:
+            clauses.append(f"{join_with_and(systems)} {verb} significantly {adverb} than {rows[0].baseline}")
+    others = [row.system for row in rows if row not in significant]
+    if others:
+        clauses.append(f"no significant difference between {join_with_and(others)} and {rows[0].baseline}")
+    return "; ".join(clauses)
 
 
 def _describe_margin_test(row: Comparison, alpha: float) -> str:
@@ -452,7 +464,9 @@ def describe_comparisons(comparisons: Comparisons) -> list[str]:
     if shares:
         span = " to ".join(dict.fromkeys(format_number(value, "share") for value in (shares[0], shares[-1])))
         lines.append(f"more seeds would remove {span} of the variance of a difference in {first[0].measure}")
-    detectable = [row.detectable for row in first if not math.isnan(row.detectable)]
+    detectable = [value for row in first if (value := find_detectable(row)) is not None]
+    if first and not detectable and any(row.detectable > measure_span(row.measure) for row in first):
+        lines.append(f"{first[0].n} queries are too few to detect any difference in {first[0].measure}")
     if detectable:
         ends = dict.fromkeys(format_number(value) for value in (min(detectable), max(detectable)))
         lines.append(
@@ -461,7 +475,7 @@ def describe_comparisons(comparisons: Comparisons) -> list[str]:
         )
     if comparisons.tag == "complexity":
         lines.append("complexity: simple up to 3 relevant documents, medium up to 6, complex beyond")
-    return [*comparisons.notes, *lines, *describe_run_dates(comparisons.answers)]
+    return [*comparisons.notes, *lines, *describe_run_dates(comparisons.run_dates)]
 
 
 def build_comparisons_table(comparisons: Comparisons) -> Table:

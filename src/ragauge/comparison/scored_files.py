@@ -14,7 +14,7 @@ from ragauge.core.run_dates import RunDate
 from ragauge.core.settings import unique_by
 from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
 from ragauge.files.judged_folders import is_judged_folder, read_judged_samples, read_judged_scores, sample_tags
-from ragauge.files.neighbour_arrays import check_row_counts, default_measures
+from ragauge.files.neighbour_arrays import check_row_counts, neighbour_array_measures
 from ragauge.files.scores import ScoresBySystem, read_scores
 from ragauge.measures.answers import canonical_answer_name
 from ragauge.measures.conventions import Convention, find_convention
@@ -23,7 +23,7 @@ from ragauge.runs.folder import read_manifest
 from ragauge.runs.input_kinds import InputKind, ResolvedInput
 from ragauge.runs.inputs import Inputs, is_same_path
 
-DEFAULT_MEASURES = ("ndcg@10", "map", "mrr")
+COMPARISON_MEASURES = ("ndcg@10", "map", "mrr")
 SCORED_KINDS = frozenset({InputKind.JUDGED, InputKind.SCORES})
 """Kinds of inputs that have scores, so that nothing is computed."""
 
@@ -41,27 +41,29 @@ class ScoredRuns:
     dataset: str = ""
     inputs: Inputs = field(default_factory=Inputs)
     """Judgments and runs that were scored; without runs if the inputs were score tables."""
-    rules: Convention | None = None
+    convention: Convention | None = None
     """Convention of the scores; None if the inputs were score tables."""
-    answers: Mapping[str, RunDate] = field(default_factory=dict)
+    run_dates: Mapping[str, RunDate] = field(default_factory=dict)
     """Date of the results by system, if known."""
 
 
-def score_inputs(inputs: Inputs, measures: Sequence[str] | None = None, rules: Convention | None = None) -> ScoredRuns:
+def score_inputs(
+    inputs: Inputs, measures: Sequence[str] | None = None, convention: Convention | None = None
+) -> ScoredRuns:
     """Score judgments and runs, or read tables of scores and judged folders."""
     if inputs.tables:
-        _check_no_scoring_options(rules, inputs.split)
+        _check_no_scoring_options(convention, inputs.split)
         return _read_score_tables(inputs, measures)
     inputs.check_same_dataset()
-    rules = rules or find_convention("default")
+    convention = convention or find_convention("default")
     sources = [source for run_sources in inputs.run_sources.values() for source in run_sources]
     check_row_counts(inputs.qrels, sources)
-    usual_measures = default_measures(inputs.qrels, sources)
-    parsed_measures = parse_measures(measures or inputs.measures or usual_measures or DEFAULT_MEASURES, rules)
+    array_measures = neighbour_array_measures(inputs.qrels, sources)
+    parsed_measures = parse_measures(measures or inputs.measures or array_measures or COMPARISON_MEASURES, convention)
     judgments = judgments_for_measures(parsed_measures, inputs.qrels, split=inputs.split)
     scores: dict[str, Scores | list[Scores]] = {}
     for name in inputs.run_sources:
-        trials = score_trials(judgments, inputs.trials(name), parsed_measures, rules, name=name)
+        trials = score_trials(judgments, inputs.trials(name), parsed_measures, convention, name=name)
         scores[name] = trials[0] if len(trials) == 1 else trials
     return ScoredRuns(
         scores,
@@ -71,8 +73,8 @@ def score_inputs(inputs: Inputs, measures: Sequence[str] | None = None, rules: C
         inputs.tags,
         inputs.dataset_name,
         inputs=inputs,
-        rules=rules,
-        answers=_find_result_dates(inputs.run_sources),
+        convention=convention,
+        run_dates=_find_run_dates(inputs.run_sources),
     )
 
 
@@ -80,25 +82,25 @@ def score_runs(
     files: Sequence[str],
     baseline: str | None = None,
     measures: Sequence[str] | None = None,
-    rules: Convention | None = None,
+    convention: Convention | None = None,
     *,
     split: str | None = None,
 ) -> ScoredRuns:
     """Score files; see `score_inputs`. The baseline is a name, or a file that is added to them."""
     named = {"baseline": baseline}
-    return score_inputs(Inputs.resolve(*files, named=named, split=split, tables=SCORED_KINDS), measures, rules)
+    return score_inputs(Inputs.resolve(*files, named=named, split=split, tables=SCORED_KINDS), measures, convention)
 
 
-def _find_result_dates(runs: Mapping[str, Sequence[Any]]) -> dict[str, RunDate]:
+def _find_run_dates(runs: Mapping[str, Sequence[Any]]) -> dict[str, RunDate]:
     """Return the date of each system's results, from the manifests of its run folders."""
     dates = {name: RunDate.find(*(read_manifest(run) for run in sources)) for name, sources in runs.items()}
     return {name: date for name, date in dates.items() if date is not None}
 
 
-def _check_no_scoring_options(rules: Convention | None, split: str | None) -> None:
+def _check_no_scoring_options(convention: Convention | None, split: str | None) -> None:
     """Raise BadInput for a convention or a split if the scores are already computed."""
     options = {
-        "convention": None if rules is None or rules == find_convention("default") else rules.name,
+        "convention": None if convention is None or convention == find_convention("default") else convention.name,
         "split": split,
     }
     for name, value in options.items():

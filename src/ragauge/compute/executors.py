@@ -101,13 +101,13 @@ POLL_INTERVAL_S = 2.0
 NO_WORKERS_TIMEOUT_S = 60.0
 """Maximum time in seconds that a cluster may have no workers."""
 SCATTER_RETRY_PAUSE_S = 0.2
-"""Seconds until a cluster has noticed that a worker is gone."""
+"""Pause in seconds before data is sent again after a worker was lost."""
 
 
 def worker_count(executor: Executor) -> int:
     """Return the number of tasks that an executor runs at a time.
 
-    It is an estimate if the executor does not tell.
+    It is estimated from the number of CPUs if the executor does not report it.
 
     >>> worker_count(ThreadPoolExecutor(3))
     3
@@ -202,11 +202,13 @@ class _TaskDispatcher(Generic[P, R]):
             try:
                 return _dask_client(self._executor).scatter([part], hash=False)[0]
             except TimeoutError:
-                raise BackendFailed("the cluster has no workers left", final=True) from None
+                raise BackendFailed("the cluster has no workers left", fails_all_calls=True) from None
             except OSError as error:
                 failure = error_summary(error)
             time.sleep(SCATTER_RETRY_PAUSE_S)
-        raise BackendFailed(f"the cluster accepts no tasks: {failure}", final=True)
+        raise BackendFailed(
+            f"the cluster rejected the data of a task {MAX_RESUBMISSIONS} times: {failure}", fails_all_calls=True
+        )
 
     def submit(self, part: P, times: int = 0) -> _SubmittedTask[P, R]:
         if not self._dask:
@@ -253,7 +255,7 @@ class _TaskDispatcher(Generic[P, R]):
             raise BackendFailed(
                 f"a task was lost {MAX_RESUBMISSIONS + 1} times with its worker",
                 hint="check whether the workers run out of memory",
-                final=True,
+                fails_all_calls=True,
             ) from None
         if lost.work_future is self._work_future:  # not sent again yet for another lost task
             self._send_work()
@@ -277,13 +279,13 @@ async def _await_dask_result(dask_future: Any, client: Any) -> Any:
             idle_s = 0.0 if await client.scheduler.ncores() else idle_s + POLL_INTERVAL_S
         except OSError as error:
             raise BackendFailed(
-                f"the scheduler of the cluster no longer responds: {error_summary(error)}", final=True
+                f"the scheduler of the cluster no longer responds: {error_summary(error)}", fails_all_calls=True
             ) from None
         if idle_s >= NO_WORKERS_TIMEOUT_S:
             raise BackendFailed(
                 f"the cluster has had no worker for {idle_s:.0f} s",
                 hint="start one with `dask worker ADDRESS`",
-                final=True,
+                fails_all_calls=True,
             )
     return result.result()
 
@@ -320,11 +322,11 @@ def _wait_for_result(future: Future[R]) -> R:
         if type(error).__module__.partition(".")[0] != "distributed":
             raise
         if type(error).__name__ != "KilledWorker":
-            raise BackendFailed(f"the cluster failed: {error_summary(error)}", final=True) from None
+            raise BackendFailed(f"the cluster failed: {error_summary(error)}", fails_all_calls=True) from None
         raise BackendFailed(
-            f"a task ended the workers that ran it: {error_summary(error)}",
+            f"a task crashed every worker that ran it: {error_summary(error)}",
             hint="usually they run out of memory: give each worker more memory or fewer threads",
-            final=True,
+            fails_all_calls=True,
         ) from None
 
 
@@ -333,15 +335,15 @@ def _is_lost(future: Future[Any]) -> bool:
 
 
 def _shutdown_error() -> BackendFailed:
-    return BackendFailed("the executor was shut down before all tasks were done", final=True)
+    return BackendFailed("the executor was shut down before all tasks were done", fails_all_calls=True)
 
 
 def _broken_executor_error(error: BaseException) -> BackendFailed:
     return BackendFailed(
         f"a process of the executor ended, and its tasks are lost: {error_summary(error)}",
-        hint="was it out of memory, or has the script no `if __name__ == '__main__':`? On a Dask cluster another one "
-        "takes over",
-        final=True,
+        hint="check whether the worker ran out of memory, and guard the script with `if __name__ == '__main__':`; "
+        "a Dask cluster replaces lost workers",
+        fails_all_calls=True,
     )
 
 

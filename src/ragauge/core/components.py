@@ -33,7 +33,7 @@ def iterate_specs(family: str, described: Any) -> Iterator[tuple[str, Spec]]:
     if isinstance(spec, Spec):
         yield family, spec
         for part in read_parameters(load_factory(family, spec)).plugin_parts:
-            for part_spec in part.described(spec.options):
+            for part_spec in part.select_specs(spec.options):
                 yield from iterate_specs(part.family, part_spec)
 
 
@@ -96,7 +96,7 @@ def check_spec(family: str, described: Any) -> None:
     parameters = read_parameters(load_factory(family, spec))
     parameters.check(spec.options, spec.name, safe_spec=str(redact_spec(spec)))
     for part in parameters.plugin_parts:
-        for part_spec in part.described(spec.options):
+        for part_spec in part.select_specs(spec.options):
             check_spec(part.family, part_spec)
 
 
@@ -128,9 +128,9 @@ def build_parts(parts: Iterator[PluginPart], options: Mapping[str, Any], build: 
     """Build the parts that options or defaults describe, by parameter."""
     supplied: dict[str, Any] = {}
     for part in parts:
-        described = part.described(options)
-        built = [build(part, part_spec) if part.declared.is_built else part_spec for part_spec in described]
-        if part.is_several and described:
+        described = part.select_specs(options)
+        built = [build(part, part_spec) if part.declaration.is_built else part_spec for part_spec in described]
+        if part.accepts_several and described:
             supplied[part.parameter] = built
         elif built:
             supplied[part.parameter] = built[0]

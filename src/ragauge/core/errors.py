@@ -19,7 +19,7 @@ import difflib
 import re
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from ragauge.core.secrets import redact
 
@@ -77,10 +77,10 @@ def suggest_name(name: str, known: Iterable[str]) -> str | None:
     return next(continuations, None) if len(name) > 2 else None
 
 
-def guess_first(suggestion: str | None, hint: str) -> str:
+def add_suggestion(suggestion: str | None, hint: str) -> str:
     """Precede a hint by the name that was probably meant, if there is one.
 
-    >>> guess_first("ndcg@10", "list all with `ragauge measures`")
+    >>> add_suggestion("ndcg@10", "list all with `ragauge measures`")
     'did you mean `ndcg@10`? List all with `ragauge measures`'
     """
     return f"did you mean `{suggestion}`? {hint[:1].upper()}{hint[1:]}".rstrip() if suggestion else hint
@@ -117,6 +117,11 @@ class RagaugeError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
+
+    def add_prefix(self, name: str) -> Self:
+        """Name the system or dataset at the start of the message."""
+        self.message = f"{name}: {self.message}"
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickle without calling the constructor, whose parameters differ between the classes.
@@ -225,7 +230,7 @@ class UnknownName(RagaugeError, LookupError):
         known_names = sorted(known) if isinstance(known, set | frozenset) else list(known)
         if hint is None:
             hint = f"choose one of {', '.join(known_names)}" if known_names else "none is available"
-        hint = guess_first(suggest_name(name, known_names), hint)
+        hint = add_suggestion(suggest_name(name, known_names), hint)
         super().__init__(f"unknown {kind} `{name}`{of and f' of {of}'}", hint=hint or None)
         self.name = name
 
@@ -281,23 +286,25 @@ class BackendFailed(RagaugeError, RuntimeError):
         message: str,
         *,
         hint: str | None = None,
-        passing: bool = False,
-        after: float | None = None,
-        final: bool = False,
-        busy: bool = False,
+        is_temporary: bool = False,
+        retry_after_s: float | None = None,
+        fails_all_calls: bool = False,
+        is_overload: bool = False,
+        needs_other_format: bool = False,
+        has_unknown_cost: bool = False,
     ) -> None:
         super().__init__(message, hint=hint)
-        self.passing = passing
+        self.is_temporary = is_temporary
         """Whether a retry may succeed."""
-        self.after = after
+        self.retry_after_s = retry_after_s
         """Seconds to wait before a retry, if the server says so."""
-        self.final = final
+        self.fails_all_calls = fails_all_calls
         """Whether all further requests will fail too, e.g. after a wrong key or with an empty account."""
-        self.busy = busy
+        self.is_overload = is_overload
         """Whether the server is overloaded, so that all callers should reduce their rate."""
-        self.adapted = False
+        self.needs_other_format = needs_other_format
         """Whether the next request will have another format, so that an immediate retry is useful."""
-        self.unanswered = False
+        self.has_unknown_cost = has_unknown_cost
         """Whether no reply came, so that the cost of the request is unknown."""
         self.attempts = 1
         """Number of requests."""

@@ -17,23 +17,27 @@ LEAK_FINDINGS = ("leaking field", "leaking score")
 class Note(str):
     """A sentence about a result. It is printed with its subject in front, if there is one.
 
-    >>> note = Note("returned no documents for 3 of 50 queries", subject="bm25")
-    >>> note, note.subject
-    ('bm25: returned no documents for 3 of 50 queries', 'bm25')
+    >>> note = Note("returned no documents for 3 of 50 queries", "bm25")
+    >>> note, note.subjects
+    ('bm25: returned no documents for 3 of 50 queries', ('bm25',))
     """
 
-    subject: str
-    """Name of the run or system that it is about; empty if it is about all."""
+    subjects: tuple[str, ...]
+    """Names of the runs or systems that it is about; empty if it is about all."""
     text: str
     """The sentence without the subject."""
     code: str
     """What the note says, for programs; empty if no code depends on it."""
 
-    def __new__(cls, text: str, subject: str = "", code: str = "") -> Note:
+    def __new__(cls, text: str, *subjects: str, code: str = "") -> Note:
         """Create a note from its sentence."""
-        note = super().__new__(cls, f"{subject}: {text}" if subject else text)
-        note.subject, note.text, note.code = subject, text, code
+        note = super().__new__(cls, f"{', '.join(subjects)}: {text}" if subjects else text)
+        note.subjects, note.text, note.code = subjects, text, code
         return note
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str, ...], dict[str, str]]:
+        """Return the arguments that copy the note."""
+        return (self.text, *self.subjects), {"code": self.code}
 
 
 def has_code(note: str, code: str) -> bool:
@@ -46,11 +50,12 @@ def merge_notes(notes: Iterable[str]) -> list[str]:
     >>> merge_notes([Note("slow", "a"), Note("slow", "b"), "done", "done"])
     ['a, b: slow', 'done']
     """
-    subjects_by_text: dict[str, dict[str, None]] = {}
+    subjects: dict[tuple[str, str], dict[str, None]] = {}
     for note in notes:
-        text, subject = (note.text, note.subject) if isinstance(note, Note) else (note, "")
-        subjects_by_text.setdefault(text, {}).update({subject: None} if subject else {})
-    return [Note(text, ", ".join(subjects)) for text, subjects in subjects_by_text.items()]
+        complete_note = note if isinstance(note, Note) else Note(note)
+        key = complete_note.text, complete_note.code
+        subjects.setdefault(key, {}).update(dict.fromkeys(complete_note.subjects))
+    return [Note(text, *names, code=code) for (text, code), names in subjects.items()]
 
 
 @json_form(optional=["styles"])

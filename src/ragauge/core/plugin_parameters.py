@@ -19,7 +19,7 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, NamedTuple, Union, Unpack, cast, get_args, get_origin, get_type_hints
 
 from ragauge.core.documents import EMPTY_MAPPING, Document
-from ragauge.core.errors import BadInput, guess_first, suggest_name
+from ragauge.core.errors import BadInput, add_suggestion, suggest_name
 from ragauge.core.plugins import family_noun
 from ragauge.core.protocols import (
     Chat,
@@ -74,10 +74,10 @@ class Part:
 
 
 @dataclasses.dataclass(frozen=True)
-class DocumentSide:
-    """Declaration of the embedder of another parameter, with cached vectors, for documents only.
+class DocumentEmbedder:
+    """Marks a parameter that receives the embedder named by `embedder`, wrapped to cache document vectors.
 
-    Queries must use the embedder itself, because they are timed.
+    Queries use the plain embedder, because they are timed.
     """
 
     embedder: str = "embedder"
@@ -102,14 +102,14 @@ class PluginPart(NamedTuple):
     parameter: str
     option: str
     family: str
-    """Family of the plug-ins; empty if the part is built from the class `kind`."""
-    kind: Any
+    """Family of the plug-ins; empty if the part is built from the class `part_type`."""
+    part_type: Any
     default: Sequence[Spec]
-    is_several: bool
+    accepts_several: bool
     is_required: bool
-    declared: Part
+    declaration: Part
 
-    def described(self, options: Mapping[str, Any]) -> list[Any]:
+    def select_specs(self, options: Mapping[str, Any]) -> list[Any]:
         """Return the specs or objects that options name for this part, or its default."""
         value = options.get(self.option, options.get(self.parameter))
         return list(self.default) if value is None else as_list(value)
@@ -130,14 +130,16 @@ class PluginOption(NamedTuple):
 class SettingsParameter(NamedTuple):
     """Parameter whose type is a dataclass; its fields are options."""
 
-    kind: Any
+    settings_type: Any
     default: Any = NO_DEFAULT
     """Instance with the defaults of this plug-in; `NO_DEFAULT` if the defaults are those of the dataclass."""
 
     def build(self, values: Mapping[str, Any]) -> Any:
         """Build the settings from some of their fields."""
         return (
-            self.kind(**values) if self.default in (None, NO_DEFAULT) else dataclasses.replace(self.default, **values)
+            self.settings_type(**values)
+            if self.default in (None, NO_DEFAULT)
+            else dataclasses.replace(self.default, **values)
         )
 
 
@@ -152,9 +154,9 @@ class PluginParameters:
     """Settings parameters by name."""
     corpus: Sequence[str]
     """Parameters that take the documents of the corpus."""
-    document_sides: Mapping[str, str]
+    document_embedders: Mapping[str, str]
     """Parameters that take the embedder of another one for documents, with the name of the other one."""
-    others: tuple[str, OtherOptions] | None
+    other_options: tuple[str, OtherOptions] | None
     """Parameter that takes all options that are not declared."""
     accepts_any: bool
     """Whether the constructor takes any keyword, so that not all of its options are known."""
@@ -172,7 +174,7 @@ class PluginParameters:
     @property
     def composites(self) -> list[tuple[PluginPart, PluginParameters]]:
         """Parts that are built from a class with parts of its own, with the parameters of that class."""
-        return [(part, read_parameters(part.kind)) for part in self.parts if not part.family]
+        return [(part, read_parameters(part.part_type)) for part in self.parts if not part.family]
 
     @property
     def plugin_parts(self) -> list[PluginPart]:
@@ -191,17 +193,17 @@ class PluginParameters:
         return {name: option.default for name, option in self.options.items() if option.default is not NO_DEFAULT}
 
     @property
-    def listed(self) -> list[tuple[str, Any]]:
+    def options_with_defaults(self) -> list[tuple[str, Any]]:
         """Options and their defaults, parts first, for lists of options."""
         parts = [
             (part.option, "+".join(map(str, part.default)) if part.default else NO_DEFAULT)
             for part in self.plugin_parts
         ]
-        other_options = [] if self.others is None else [(self.others[1].description, NO_DEFAULT)]
+        undeclared = [] if self.other_options is None else [(self.other_options[1].description, NO_DEFAULT)]
         nested_options = [option for _, parameters in self.composites for option in parameters.options.values()]
         return [
             *parts,
-            *other_options,
+            *undeclared,
             *((option.name, option.default) for option in (*nested_options, *self.options.values())),
         ]
 
@@ -224,24 +226,29 @@ class PluginParameters:
                 _check_option_type(self.options[option], value, safe_spec or name)
             elif not self.knows(option) and not self._takes_other(option, options):
                 raise self._unknown_option_error(option, name)
-        for declared in self.options.values():
-            if declared.default is NO_DEFAULT and declared.name not in options and declared.settings not in options:
-                hint = self._describe_options() if declared.is_annotated else ANNOTATION_HINT
-                raise BadInput(f"`{name}` needs the option `{declared.name}`", hint=hint)
-        if self.others is not None and self.others[1].is_required and not self._other_options(options):
+        for known in self.options.values():
+            if known.default is NO_DEFAULT and known.name not in options and known.settings not in options:
+                hint = self._describe_options() if known.is_annotated else ANNOTATION_HINT
+                raise BadInput(f"`{name}` needs the option `{known.name}`", hint=hint)
+        if (
+            self.other_options is not None
+            and self.other_options[1].is_required
+            and not self._undeclared_options(options)
+        ):
             raise BadInput(
-                f"`{name}` needs at least one option {self.others[1].description}", hint=self.others[1].example
+                f"`{name}` needs at least one option {self.other_options[1].description}",
+                hint=self.other_options[1].example,
             )
         for part in self.plugin_parts:
             if part.option != part.parameter and part.option in options and part.parameter in options:
                 raise BadInput(f"`{safe_spec or name}`: {part.option} and {part.parameter} are the same option")
-            described = part.described(options)
-            if not described and part.is_required:
-                example = f"{part.option}={part.declared.example}" if part.declared.example else None
+            specs = part.select_specs(options)
+            if not specs and part.is_required:
+                example = f"{part.option}={part.declaration.example}" if part.declaration.example else None
                 raise BadInput(f"`{name}` needs the option `{part.option}`", hint=example or self._describe_options())
-            if len(described) > 1 and not part.is_several:
+            if len(specs) > 1 and not part.accepts_several:
                 raise BadInput(
-                    f"`{safe_spec or name}`: {part.option} must be one {family_noun(part.family)}, got {len(described)}"
+                    f"`{safe_spec or name}`: {part.option} must be one {family_noun(part.family)}, got {len(specs)}"
                 )
 
     def call(self, options: Mapping[str, Any], supplied: Mapping[str, Any] = EMPTY_MAPPING) -> Any:
@@ -254,7 +261,7 @@ class PluginParameters:
             if option is None:
                 if name in self.settings:
                     arguments[name] = value
-                elif not self.knows(name) and self.others is None:
+                elif not self.knows(name) and self.other_options is None:
                     keywords[name] = value
                 continue
             is_single = isinstance(value, str) or not isinstance(value, Sequence | NoneType)
@@ -268,8 +275,8 @@ class PluginParameters:
         for name, group_values in fields.items():
             if group_values or self.settings[name].default is NO_DEFAULT:
                 arguments[name] = self.settings[name].build(group_values)
-        if self.others is not None:
-            arguments[self.others[0]] = self._other_options(options)
+        if self.other_options is not None:
+            arguments[self.other_options[0]] = self._undeclared_options(options)
         for name in (*self.corpus, *(part.parameter for part in self.parts)):
             if name not in arguments and self.signature.parameters[name].default is NO_DEFAULT:
                 raise BadInput(f"{qualified_name(self.factory)} needs `{name}`, which is not available here")
@@ -277,23 +284,23 @@ class PluginParameters:
         return self.factory(*bound.args, **bound.kwargs, **keywords)
 
     def _takes_other(self, name: str, options: Mapping[str, Any]) -> bool:
-        if self.others is None:
+        if self.other_options is None:
             return self.accepts_any
-        return name == self.others[0] or not isinstance(options.get(self.others[0]), Mapping)
+        return name == self.other_options[0] or not isinstance(options.get(self.other_options[0]), Mapping)
 
-    def _other_options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _undeclared_options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the mapping passed for the parameter, or all undeclared options."""
-        mapping = options.get(self.others[0]) if self.others is not None else None
+        mapping = options.get(self.other_options[0]) if self.other_options is not None else None
         if isinstance(mapping, Mapping):
             return mapping
         return {name: value for name, value in options.items() if not self.knows(name)}
 
     def _unknown_option_error(self, option: str, name: str) -> BadInput:
-        suggestion = suggest_name(option, [known_name for known_name, _ in self.listed])
-        return BadInput(f"`{name}` has no option `{option}`", hint=guess_first(suggestion, self._describe_options()))
+        suggestion = suggest_name(option, [known_name for known_name, _ in self.options_with_defaults])
+        return BadInput(f"`{name}` has no option `{option}`", hint=add_suggestion(suggestion, self._describe_options()))
 
     def _describe_options(self) -> str:
-        return f"options: {', '.join(name for name, _ in self.listed) or 'none'}"
+        return f"options: {', '.join(name for name, _ in self.options_with_defaults) or 'none'}"
 
 
 def as_list(value: Any) -> list[Any]:
@@ -308,7 +315,7 @@ def read_parameters(factory: Any) -> PluginParameters:
     >>> class Example:
     ...     def __init__(self, corpus: Sequence[Document], embedder: Annotated[Embedder, Part("words")], *, k: int = 3):
     ...         pass
-    >>> read_parameters(Example).listed
+    >>> read_parameters(Example).options_with_defaults
     [('embedder', 'words'), ('k', 3)]
     """
     signature = inspect.signature(factory)
@@ -317,7 +324,7 @@ def read_parameters(factory: Any) -> PluginParameters:
     options: dict[str, PluginOption] = {}
     settings: dict[str, SettingsParameter] = {}
     corpus: list[str] = []
-    document_sides: dict[str, str] = {}
+    document_embedders: dict[str, str] = {}
     other_options: tuple[str, OtherOptions] | None = None
     accepts_any = False
     for name, parameter in signature.parameters.items():
@@ -328,23 +335,23 @@ def read_parameters(factory: Any) -> PluginParameters:
             typed = dict(_typed_keywords(hints.get(name)))
             options |= typed
             accepts_any = not typed
-        elif marker := hint.marker(DocumentSide):
-            document_sides[name] = marker.embedder
+        elif marker := hint.marker(DocumentEmbedder):
+            document_embedders[name] = marker.embedder
         elif marker := hint.marker(OtherOptions):
             other_options = name, marker
         elif hint.is_corpus:
             corpus.append(name)
         elif (part := _read_part(name, hint, parameter.default)) is not None:
             parts.append(part)
-        elif (kind := hint.settings_class) is not None:
-            settings[name] = SettingsParameter(kind, parameter.default)
+        elif (settings_type := hint.settings_class) is not None:
+            settings[name] = SettingsParameter(settings_type, parameter.default)
             options |= {
                 setting_option.name: setting_option for setting_option in _settings_options(name, settings[name])
             }
         else:
             options[name] = PluginOption(name, parameter.default, "", hint.is_sequence, name in hints)
     return PluginParameters(
-        factory, signature, parts, options, settings, corpus, document_sides, other_options, accepts_any
+        factory, signature, parts, options, settings, corpus, document_embedders, other_options, accepts_any
     )
 
 
@@ -362,20 +369,20 @@ class _Hint(NamedTuple):
         if get_origin(hint) in (Union, UnionType):
             members = [cls.of(member_hint) for member_hint in get_args(hint) if member_hint is not NoneType]
             return cls(
-                [kind for member in members for kind in member.types],
+                [item_type for member in members for item_type in member.types],
                 [*markers, *(marker for member in members for marker in member.markers)],
             )
         return cls([hint], markers)
 
-    def marker(self, kind: Any) -> Any:
-        """Return the marker of a kind; None if there is none."""
-        return next((candidate for candidate in self.markers if isinstance(candidate, kind)), None)
+    def marker(self, marker_type: Any) -> Any:
+        """Return the marker of a type; None if there is none."""
+        return next((candidate for candidate in self.markers if isinstance(candidate, marker_type)), None)
 
     @property
     def item_types(self) -> list[Any]:
         """Types of the items, if the parameter is a sequence."""
-        sequences = [kind for kind in self.types if _is_sequence_type(kind) and get_args(kind)]
-        return [kind for sequence in sequences for kind in _Hint.of(get_args(sequence)[0]).types]
+        sequences = [hint for hint in self.types if _is_sequence_type(hint) and get_args(hint)]
+        return [item_type for sequence in sequences for item_type in _Hint.of(get_args(sequence)[0]).types]
 
     @property
     def is_sequence(self) -> bool:
@@ -388,38 +395,40 @@ class _Hint(NamedTuple):
     @property
     def settings_class(self) -> Any:
         """The dataclass of the parameter; None if it has another type."""
-        kind = self.types[0] if len(self.types) == 1 else None
-        return kind if isinstance(kind, type) and dataclasses.is_dataclass(kind) else None
+        hint = self.types[0] if len(self.types) == 1 else None
+        return hint if isinstance(hint, type) and dataclasses.is_dataclass(hint) else None
 
 
-def _is_sequence_type(kind: Any) -> bool:
-    origin = get_origin(kind)
+def _is_sequence_type(hint: Any) -> bool:
+    origin = get_origin(hint)
     return isinstance(origin, type) and issubclass(origin, Sequence)
 
 
 def _read_part(name: str, hint: _Hint, default: Any) -> PluginPart | None:
     """Read a parameter that is a part; None if it is not one."""
-    declared = hint.marker(Part)
-    families = [(family, False) for kind in hint.types if (family := _find_family(kind))]
-    families += [(family, True) for kind in hint.item_types if (family := _find_family(kind))]
-    if not families and declared is None:
+    declaration = hint.marker(Part)
+    families = [(family, False) for part_type in hint.types if (family := _find_family(part_type))]
+    families += [(family, True) for part_type in hint.item_types if (family := _find_family(part_type))]
+    if not families and declaration is None:
         return None
-    family, is_several = families[0] if families else ("", False)
-    part = declared or Part()
+    family, accepts_several = families[0] if families else ("", False)
+    part = declaration or Part()
     default_specs = parse_specs(part.default, family_noun(family)) if part.default else []
     is_required = not default_specs and default is NO_DEFAULT
-    return PluginPart(name, part.option or name, family, hint.types[0], default_specs, is_several, is_required, part)
+    return PluginPart(
+        name, part.option or name, family, hint.types[0], default_specs, accepts_several, is_required, part
+    )
 
 
-def _find_family(kind: Any) -> str:
-    bases: Iterable[type] = kind.__mro__ if isinstance(kind, type) else ()
+def _find_family(part_type: Any) -> str:
+    bases: Iterable[type] = part_type.__mro__ if isinstance(part_type, type) else ()
     return next((PART_FAMILIES[base] for base in bases if base in PART_FAMILIES), "")
 
 
 def _settings_options(parameter: str, settings: SettingsParameter) -> Iterator[PluginOption]:
     """Yield the fields of a settings parameter as options."""
-    hints = _read_hints(settings.kind)
-    for field in dataclasses.fields(settings.kind):
+    hints = _read_hints(settings.settings_type)
+    for field in dataclasses.fields(settings.settings_type):
         if not field.init:
             continue
         if settings.default in (None, NO_DEFAULT):
@@ -433,8 +442,8 @@ def _settings_options(parameter: str, settings: SettingsParameter) -> Iterator[P
 def _typed_keywords(hint: Any) -> Iterator[tuple[str, PluginOption]]:
     """Yield the keys of `**options: Unpack[Options]` as options without a default."""
     if get_origin(hint) is Unpack:
-        for name, kind in get_type_hints(get_args(hint)[0]).items():
-            yield name, PluginOption(name, None, "", _Hint.of(kind).is_sequence)
+        for name, option_hint in get_type_hints(get_args(hint)[0]).items():
+            yield name, PluginOption(name, None, "", _Hint.of(option_hint).is_sequence)
 
 
 def _read_hints(factory: Any) -> dict[str, Any]:
@@ -461,9 +470,9 @@ def _read_hints(factory: Any) -> dict[str, Any]:
 
 
 def _check_option_type(option: PluginOption, value: Any, plugin_label: str) -> None:
-    for kind, word in OPTION_TYPES:
-        if isinstance(option.default, kind):
-            if not isinstance(value, kind) or isinstance(value, bool) is not isinstance(option.default, bool):
+    for option_type, word in OPTION_TYPES:
+        if isinstance(option.default, option_type):
+            if not isinstance(value, option_type) or isinstance(value, bool) is not isinstance(option.default, bool):
                 raise BadInput(f"`{plugin_label}`: {option.name} must be {word}, got {describe_value(value)}")
             return
 

@@ -29,7 +29,7 @@ class RunDate(NamedTuple):
         )
 
 
-def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:
+def describe_run_dates(run_dates: Mapping[str, RunDate]) -> list[str]:
     """Describe when the rankings of each system were retrieved, and which were reused.
 
     Return an empty list if no date is known.
@@ -37,5 +37,5 @@ def describe_run_dates(answers: Mapping[str, RunDate]) -> list[str]:
     >>> describe_run_dates({"mine": RunDate("2026-11-18T03:46:18+00:00"), "old": RunDate("2026-11-10", True)})
     ['rankings retrieved: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']
     """
-    dates = (f"{name} {date.made}" + " (reused)" * date.reused for name, date in answers.items())
-    return [" ".join(f"rankings retrieved: {'; '.join(dates)}".split())] if answers else []
+    dates = (f"{name} {date.made}" + " (reused)" * date.reused for name, date in run_dates.items())
+    return [" ".join(f"rankings retrieved: {'; '.join(dates)}".split())] if run_dates else []

@@ -20,6 +20,13 @@ TASK_KINDS = ("answer", "reference", "cross", "useful", "questions")
 """Kinds of tasks: claims of the answer against the contexts, claims of the reference against the contexts, claims of
 both texts against each other, usefulness of chunks, and questions that the answer would answer.
 """
+TASK_DESCRIPTIONS = {
+    "answer": "the claims of the answer",
+    "reference": "the claims of the reference",
+    "cross": "the answer and the reference compared with each other",
+    "useful": "the usefulness of the contexts",
+    "questions": "questions generated from the answer",
+}
 LEXICAL_JUDGE = "lexical"
 """Name of the judge that compares words and calls no model."""
 TASK_STEPS = ("claims", "support", "useful", "questions")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from ragauge.core.documents import Document
@@ -63,6 +63,14 @@ def describe_missing_documents(data: Dataset, rel: float) -> list[str]:
     return [
         f"{len(missing):,} of {documents} {verb} not in the corpus and cannot be found, e.g. `{one_line(example, 80)}`"
     ]
+
+
+def describe_self_documents(queries: Collection[str]) -> list[str]:
+    """Describe queries that are also documents of the corpus, as a note; empty if there are none."""
+    if not queries:
+        return []
+    counted, owner = pluralise(len(queries), "query is", "queries are"), "its" if len(queries) == 1 else "their"
+    return [f"{counted} also in the corpus and left out of {owner} own ranking{'s' * (len(queries) > 1)}"]
 
 
 def self_documents(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:

@@ -115,41 +115,41 @@ def compare_embedders(
 
 
 def _build_ranking_task(
-    view: DatasetView, plan: StudySettings, measures: Sequence[Measure | MeasureFunction], rules: Convention
+    view: DatasetView, settings: StudySettings, measures: Sequence[Measure | MeasureFunction], rules: Convention
 ) -> RankingTask:
     """Build the ranking task; its depth is at least the largest cutoff."""
-    depth = max([plan.k, *(int(measure.cutoff or 0) for measure in measures if isinstance(measure, Measure))])
+    depth = max([settings.k, *(int(measure.cutoff or 0) for measure in measures if isinstance(measure, Measure))])
     ids = [document.id for document in view.documents]
     return RankingTask(ids, list(view.queries), view.dataset.judgments, measures, rules, depth, view.queries_in_corpus)
 
 
-def _build_study(measurements: Mapping[str, EmbedderMeasurement], ground: StudyContext, base: str) -> EmbedderStudy:
+def _build_study(measurements: Mapping[str, EmbedderMeasurement], context: StudyContext, base: str) -> EmbedderStudy:
     """Build the study: differences from the baseline, and comparisons of pairs."""
-    view, field, plan = ground.view, ground.task, ground.plan
-    scores = {name: _score_embedder(field, measurement) for name, measurement in measurements.items()}
-    results = _with_differences(measurements, scores, base, plan)
-    first = field.names[0]
+    view, task, settings = context.view, context.task, context.settings
+    scores = {name: _score_embedder(task, measurement) for name, measurement in measurements.items()}
+    results = _with_differences(measurements, scores, base, settings)
+    first = task.names[0]
     return EmbedderStudy(
         dataset=view.dataset.name,
         documents=len(view.documents),
         queries=len(view.queries),
         embedders=results,
-        measures=field.names,
+        measures=task.names,
         baseline=base,
-        convention=field.convention.name,
-        part=plan.part,
-        context=plan.characters,
+        convention=task.convention.name,
+        part=settings.part,
+        context=settings.characters,
         truncated=view.truncated,
-        confidence=plan.confidence,
-        seed=plan.seed,
+        confidence=settings.confidence,
+        seed=settings.seed,
         pairs=compare_embedder_pairs(
             {embedder.name: embedder.description for embedder in results},
             {name: scores.values[first] for name, scores in scores.items()},
             first,
             models={embedder.name: embedder.model for embedder in results},
             lower=first in next(iter(scores.values())).lower_is_better,
-            confidence=plan.confidence,
-            seed=plan.seed,
+            confidence=settings.confidence,
+            seed=settings.seed,
         ),
         compressors=next(
             (measurement.compressors for measurement in measurements.values() if measurement.compressors), {}
@@ -158,7 +158,7 @@ def _build_study(measurements: Mapping[str, EmbedderMeasurement], ground: StudyC
             "made": utc_now(),
             **provenance(),
             "dataset": dataset_fingerprint(view.dataset),
-            "plan": plan.redacted,
+            "plan": settings.redacted,
         },
     )
 
@@ -188,14 +188,14 @@ def _name_embedders(embedders: Iterable[Any]) -> dict[str, Any]:
     named: dict[str, Any] = {}
     for embedder in embedders:
         if isinstance(embedder, str):
-            name, described = split_name(embedder)
+            name, spec = split_name(embedder)
             name = name or _redact_description(embedder)
-            hint = f"other={_redact_description(described)}"
+            hint = f"other={_redact_description(spec)}"
         else:
-            name, described = str(getattr(embedder, "name", type(embedder).__name__)), embedder
+            name, spec = str(getattr(embedder, "name", type(embedder).__name__)), embedder
             hint = f'{{"{name}": …, "other": …}} gives them names'
         unique_by([*named, name], str, "embedder", hint=hint)
-        named[name] = described
+        named[name] = spec
     return named
 
 
@@ -222,7 +222,7 @@ def _taken_names(named: Mapping[str, Any]) -> set[str]:
     }
 
 
-def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: str | None) -> None:
+def _check_arguments(named: Mapping[str, Any], settings: StudySettings, baseline: str | None) -> None:
     """Raise before any work is done if an argument is invalid."""
     for embedder in named.values():
         if not isinstance(embedder, str):
@@ -233,12 +233,12 @@ def _check_arguments(named: Mapping[str, Any], plan: StudySettings, baseline: st
         if name not in known:
             raise UnknownName("embedder", name, known)
         check_spec("retrievers" if name in LEXICAL_SYSTEMS else "embedders", embedder)
-    for store in plan.stores:
+    for store in settings.stores:
         check_spec("stores", store)
-    plugins.check_installed(part for store in plan.stores for part in iterate_plugins("stores", store))
+    plugins.check_installed(part for store in settings.stores for part in iterate_plugins("stores", store))
     if baseline is not None and baseline not in named:
         raise UnknownName("embedder", baseline, named, hint="the baseline must be one of the compared embedders")
-    for name in plan.perturbations or ():
+    for name in settings.perturbations or ():
         find_perturbation(name)
 
 
@@ -259,7 +259,7 @@ def _check_embedder_object(embedder: Any) -> None:
 
 
 def _measure_all(
-    systems: Mapping[str, Any], requested: Mapping[str, Any], ground: StudyContext, study_folder: StudyFolder | None
+    systems: Mapping[str, Any], requested: Mapping[str, Any], context: StudyContext, study_folder: StudyFolder | None
 ) -> tuple[dict[str, EmbedderMeasurement], dict[str, str], list[str]]:
     """Measure all systems, baselines first because they are fast.
 
@@ -275,23 +275,23 @@ def _measure_all(
         notes += [
             f"{name}: reused; made {study_folder.dates[name]} (--fresh measures it again)" for name in measurements
         ]
-        notes += study_folder.passed_over([spec for name, spec in systems.items() if name not in measurements])
-    failed = _find_unopenable({name: systems[name] for name in order if name not in measurements}, ground)
+        notes += study_folder.note_unused_results([spec for name, spec in systems.items() if name not in measurements])
+    failed = _find_unopenable({name: systems[name] for name in order if name not in measurements}, context)
     for number, name in enumerate(order):
-        ground.progress(Progress("embedders", number, len(order), stage=OVERALL))
+        context.progress(Progress("embedders", number, len(order), stage=OVERALL))
         if name in measurements or name in failed:
             continue
         try:
             embedder = systems[name]
             measurements[name] = measure_embedder(
-                name, embedder if isinstance(embedder, str) else ensure_name(embedder, name), ground
+                name, embedder if isinstance(embedder, str) else ensure_name(embedder, name), context
             )
         except Exception as error:  # one failure must not stop the other embedders
             failed[name] = error
             continue
         if study_folder is not None:
-            study_folder.keep(measurements[name], systems[name])
-    ground.progress(Progress("embedders", len(order), len(order), stage=OVERALL))
+            study_folder.save(measurements[name], systems[name])
+    context.progress(Progress("embedders", len(order), len(order), stage=OVERALL))
     if not any(name in measurements for name in requested):
         first = next(failed[name] for name in requested)
         raise first if isinstance(first, RagaugeError) else BackendFailed(summarise_error(first)) from first
@@ -299,19 +299,19 @@ def _measure_all(
     return {name: measurements[name] for name in systems if name in measurements}, failures, notes
 
 
-def _find_unopenable(several: Mapping[str, Any], ground: StudyContext) -> dict[str, Exception]:
+def _find_unopenable(several: Mapping[str, Any], context: StudyContext) -> dict[str, Exception]:
     """Open each embedder once and return the errors of those that fail.
 
     A mistake in a description is raised. Each embedder is closed again, because all of them together might not fit into
     memory.
     """
     closed: dict[str, Exception] = {}
-    for name, described in several.items():
-        if not isinstance(described, str) or parse_spec(described).name in LEXICAL_SYSTEMS:
+    for name, spec in several.items():
+        if not isinstance(spec, str) or parse_spec(spec).name in LEXICAL_SYSTEMS:
             continue
-        ground.progress(Progress("trying to open", subject=name))
+        context.progress(Progress("trying to open", subject=name))
         try:
-            protocols.close_if_possible(open_embedder(described))
+            protocols.close_if_possible(open_embedder(spec))
         except (BadInput, UnknownName):
             raise
         except Exception as error:  # not installed or not reachable: the other embedders can still be measured
@@ -324,9 +324,9 @@ def _failure_text(error: Exception) -> str:
     return f"{summarise_error(error)} ({hint})" if hint else summarise_error(error)
 
 
-def _score_embedder(field: RankingTask, measurement: EmbedderMeasurement) -> Scores:
+def _score_embedder(task: RankingTask, measurement: EmbedderMeasurement) -> Scores:
     ids = {query: [doc for doc, _ in hits] for query, hits in measurement.ranking.items()}
-    return field.scored(ids, name=measurement.result.name)
+    return task.scored(ids, name=measurement.result.name)
 
 
 def _choose_baseline(requested: str | None, names: Sequence[str]) -> tuple[str, list[str]]:
@@ -337,11 +337,11 @@ def _choose_baseline(requested: str | None, names: Sequence[str]) -> tuple[str, 
 
 
 def _with_differences(
-    measurements: Mapping[str, EmbedderMeasurement], scores: Mapping[str, Scores], base: str, plan: StudySettings
+    measurements: Mapping[str, EmbedderMeasurement], scores: Mapping[str, Scores], base: str, settings: StudySettings
 ) -> list[EmbedderResult]:
     other_scores = {name: scores for name, scores in scores.items() if name != base}
     differences = (
-        differences_from_baseline(other_scores, scores[base], confidence=plan.confidence, seed=plan.seed)
+        differences_from_baseline(other_scores, scores[base], confidence=settings.confidence, seed=settings.seed)
         if other_scores
         else {}
     )
@@ -359,9 +359,9 @@ def _seconds_by_step(measurements: Iterable[EmbedderMeasurement]) -> dict[str, f
     return seconds
 
 
-def _size_notes(ground: StudyContext) -> list[str]:
-    relevant, n_documents = len(ground.task.relevant), len(ground.view.documents)
-    impossible = [size for size in ground.plan.sizes or () if not relevant <= size < n_documents]
+def _size_notes(context: StudyContext) -> list[str]:
+    relevant, n_documents = len(context.task.relevant), len(context.view.documents)
+    impossible = [size for size in context.settings.sizes or () if not relevant <= size < n_documents]
     if not impossible:
         return []
     sizes = ", ".join(f"{size:,}" for size in impossible)
@@ -370,14 +370,14 @@ def _size_notes(ground: StudyContext) -> list[str]:
     ]
 
 
-def _dimension_notes(plan: StudySettings, measurements: Iterable[EmbedderMeasurement]) -> list[str]:
+def _dimension_notes(settings: StudySettings, measurements: Iterable[EmbedderMeasurement]) -> list[str]:
     dimensions = {
         measurement.result.name: measurement.result.dimension
         for measurement in measurements
         if measurement.result.kind == "embedder"
     }
     notes = []
-    for requested in plan.dimensions or ():
+    for requested in settings.dimensions or ():
         short = [
             f"{name} ({dimension:,})" for name, dimension in dimensions.items() if dimension and dimension < requested
         ]

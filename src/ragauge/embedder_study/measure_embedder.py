@@ -136,49 +136,49 @@ FULL_PRECISION = "float32"
 """Precision of vectors that are not compressed."""
 
 
-def measure_embedder(name: str, described: Any, ground: StudyContext) -> EmbedderMeasurement:
+def measure_embedder(name: str, spec: Any, context: StudyContext) -> EmbedderMeasurement:
     """Measure `bm25` or an embedder, given as a description or an object."""
-    if isinstance(described, str) and parse_spec(described).name == "bm25":
-        return measure_bm25(name, described, ground)
-    return _EmbedderMeasurer(name, described, ground).run()
+    if isinstance(spec, str) and parse_spec(spec).name == "bm25":
+        return measure_bm25(name, spec, context)
+    return _EmbedderMeasurer(name, spec, context).run()
 
 
 class _EmbedderMeasurer:
     """Measurement of one embedder in steps, with the time of each step."""
 
-    def __init__(self, name: str, described: Any, ground: StudyContext) -> None:
-        self._name, self._described, self._ground = name, described, ground
-        self._in_words = isinstance(described, str)
-        self._chance = self._in_words and parse_spec(described).name == CHANCE_NAME
+    def __init__(self, name: str, spec: Any, context: StudyContext) -> None:
+        self._name, self._spec, self._context = name, spec, context
+        self._is_spec = isinstance(spec, str)
+        self._is_chance_baseline = self._is_spec and parse_spec(spec).name == CHANCE_NAME
         self._seconds: dict[str, float] = {}
         self._notes: list[str] = []
 
     def run(self) -> EmbedderMeasurement:
-        ground, plan, name = self._ground, self._ground.plan, self._name
-        texts = list(ground.texts.values())
+        context, settings, name = self._context, self._context.settings, self._name
+        texts = list(context.texts.values())
         with self._timed_step("opening"):
-            with plan_threads(plan.threads):
-                raw = open_embedder(self._described)
+            with plan_threads(settings.threads):
+                raw = open_embedder(self._spec)
             began = time.perf_counter()
             learns = EmbedderAttributes(raw).fitted is not None
             embedder = fit(raw, texts, self._step_progress("learning from the documents")) if learns else raw
             fit_seconds = time.perf_counter() - began if learns else math.nan
         documents = self._embed_documents(embedder)
         is_usable = usable_rows(documents.vectors)
-        stores = (list(plan.stores)[:1] if self._chance else plan.stores) if is_usable.any() else ()
-        with self._timed_step("asking"):
-            replies = self._run_queries(embedder, documents.vectors, is_usable, stores)
-        faults = [*documents.failed_texts, *replies.failed_texts]
-        scores = ground.task.scores(replies.vectors, documents.vectors, name=name)
-        ranking = self._exact_ranking(replies.vectors, documents.vectors)
-        store_results = self._store_results(replies, ranking, documents.vectors)
-        with self._timed_step("making smaller and larger"):
-            smaller = self._compression_results(replies.vectors, documents.vectors)
-            larger = self._corpus_size_results(replies.vectors, documents.vectors)
-        perturbed = self._perturbation_results(embedder, scores, replies.vectors, documents.vectors)
+        stores = (list(settings.stores)[:1] if self._is_chance_baseline else settings.stores) if is_usable.any() else ()
+        with self._timed_step("running queries"):
+            query_results = self._run_queries(embedder, documents.vectors, is_usable, stores)
+        failures = [*documents.failed_texts, *query_results.failed_texts]
+        scores = context.task.scores(query_results.vectors, documents.vectors, name=name)
+        ranking = self._exact_ranking(query_results.vectors, documents.vectors)
+        store_results = self._store_results(query_results, ranking, documents.vectors)
+        with self._timed_step("reducing dimensions and corpus size"):
+            compressed = self._compression_results(query_results.vectors, documents.vectors)
+            by_corpus_size = self._corpus_size_results(query_results.vectors, documents.vectors)
+        perturbed = self._perturbation_results(embedder, scores, query_results.vectors, documents.vectors)
         with self._timed_step("tokens"):
-            cut, limit = self._truncated_share(embedder, texts)
-            counted = self._tokenizer_stats(embedder, texts, limit)
+            truncated, limit = self._truncated_share(embedder, texts)
+            tokenizer_stats = self._tokenizer_stats(embedder, texts, limit)
             bits_per_byte_result = bits_per_byte(embedder, texts)
         footprint = self._process_footprint(texts, embedder if learns else None)
         speed = measure_speed(embedder, texts, documents)
@@ -188,8 +188,8 @@ class _EmbedderMeasurer:
         train_seconds = attributes.train_seconds if attributes.train_seconds is not None else fit_seconds
         result = EmbedderResult(
             name=name,
-            description=str(redact_spec(parse_spec(self._described))) if self._in_words else embedder.name,
-            kind=CHANCE_NAME if self._chance else "embedder",
+            description=str(redact_spec(parse_spec(self._spec))) if self._is_spec else embedder.name,
+            kind=CHANCE_NAME if self._is_chance_baseline else "embedder",
             model=embedder.name,
             trained=attributes.trained,
             dimension=dimension,
@@ -200,28 +200,28 @@ class _EmbedderMeasurer:
             train_seconds=train_seconds,
             documents_per_second=speed.per_second,
             limit=limit,
-            truncated=cut,
-            tokenizer=counted,
+            truncated=truncated,
+            tokenizer=tokenizer_stats,
             bits_per_byte=bits_per_byte_result.per_byte,
-            means=ground.means([scores])[0],
+            means=context.means([scores])[0],
             stores=store_results,
-            compressed=smaller,
-            corpus_sizes=larger,
+            compressed=compressed,
+            corpus_sizes=by_corpus_size,
             perturbed=perturbed,
-            failed_texts=faults[:MAX_FAILURES_LISTED],
-            failure_counts=count_failures(faults),
+            failed_texts=failures[:MAX_FAILURES_LISTED],
+            failure_counts=count_failures(failures),
             notes=self._notes,
         )
-        times = next((results.times for results in replies.stores if results.times), {})
+        times = next((results.times for results in query_results.stores if results.times), {})
         return EmbedderMeasurement(result, ranking, times, bits_per_byte_result.compressors, self._seconds)
 
     def _step_progress(self, action: str = "") -> ProgressCallback:
-        return scoped(self._ground.progress, subject=self._name, action=action)
+        return scoped(self._context.progress, subject=self._name, action=action)
 
     @contextmanager
     def _timed_step(self, step: str) -> Iterator[None]:
         """Report progress on a step and record its duration in seconds."""
-        self._ground.progress(Progress(step, subject=self._name))
+        self._context.progress(Progress(step, subject=self._name))
         began = time.perf_counter()
         try:
             yield
@@ -230,52 +230,52 @@ class _EmbedderMeasurer:
 
     def _embed_documents(self, embedder: Embedder) -> TextVectors:
         # The vectors of a user's object may change while its name stays the same, so they are not cached.
-        cache = self._ground.cache if self._in_words else None
+        cache = self._context.cache if self._is_spec else None
         with self._timed_step("embedding documents"):
             return embed_by_id(
-                embedder, self._ground.texts, cache=cache, progress=self._step_progress("embedding documents")
+                embedder, self._context.texts, cache=cache, progress=self._step_progress("embedding documents")
             )
 
     def _run_queries(
         self, embedder: Embedder, vectors: Vectors, is_usable: Any, stores: Sequence[str]
     ) -> TimedSearchResults:
-        view, plan = self._ground.view, self._ground.plan
+        view, settings = self._context.view, self._context.settings
         rows = np.flatnonzero(is_usable).tolist()
         documents = StoreContents([view.documents[row].id for row in rows], vectors[is_usable])
         workload = QueryWorkload(
             view.queries,
-            self._ground.task.k,
+            self._context.task.k,
             view.queries_in_corpus,
-            self._ground.warmup_texts,
-            plan.timed,
-            plan.threads,
-            in_process=self._in_words and is_reproducible("embedders", self._described, files_hashed=True),
+            self._context.warmup_texts,
+            settings.timed,
+            settings.threads,
+            in_process=self._is_spec and is_reproducible("embedders", self._spec, files_hashed=True),
         )
         return run_timed_queries(embedder, workload, documents, stores, self._step_progress())
 
     def _exact_ranking(self, vectors: Vectors, documents: Vectors) -> dict[str, list[tuple[str, float]]]:
-        field = self._ground.task
-        positions, cosines = field.rankings(vectors, documents)
+        task = self._context.task
+        positions, cosines = task.rankings(vectors, documents)
         return {
             query: [
-                (field.documents[position], cosine)
+                (task.documents[position], cosine)
                 for position, cosine in zip(row, row_cosines, strict=True)
                 if position >= 0
             ]
-            for query, row, row_cosines in zip(field.queries, positions.tolist(), cosines.tolist(), strict=True)
+            for query, row, row_cosines in zip(task.queries, positions.tolist(), cosines.tolist(), strict=True)
         }
 
     def _store_results(
-        self, replies: TimedSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
+        self, query_results: TimedSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]], documents: Vectors
     ) -> list[StoreResult]:
-        field = self._ground.task
-        open_ones = [results for results in replies.stores if results.rankings]
-        scored = [field.scored(results.rankings, name=results.store) for results in open_ones]
-        means = dict(zip((results.store for results in open_ones), self._ground.means(scored), strict=True))
-        neighbour_recall = _NeighbourRecall(field, replies.vectors, documents)
-        is_single_store = len(self._ground.plan.stores) == 1  # with several stores, the table of stores shows this
-        if is_single_store and any(results.index_used is False for results in replies.stores):
-            self._notes.append(f"{replies.stores[0].store} did not use its index: this is an exact scan")
+        task = self._context.task
+        with_rankings = [results for results in query_results.stores if results.rankings]
+        scored = [task.scored(results.rankings, name=results.store) for results in with_rankings]
+        means = dict(zip((results.store for results in with_rankings), self._context.means(scored), strict=True))
+        neighbour_recall = _NeighbourRecall(task, query_results.vectors, documents)
+        is_single_store = len(self._context.settings.stores) == 1  # with several stores, the table of stores shows this
+        if is_single_store and any(results.index_used is False for results in query_results.stores):
+            self._notes.append(f"{query_results.stores[0].store} did not use its index: this is an exact scan")
         return [
             StoreResult(
                 results.store,
@@ -287,35 +287,45 @@ class _EmbedderMeasurer:
                 results.note,
                 results.doubts,
             )
-            for results in replies.stores
+            for results in query_results.stores
         ]
 
     def _compression_results(self, vectors: Vectors, documents: Vectors) -> list[CompressionResult]:
-        plan = self._ground.plan
-        if (plan.dimensions is not None and not plan.dimensions) or self._chance or not usable_rows(documents).any():
+        settings = self._context.settings
+        if (
+            (settings.dimensions is not None and not settings.dimensions)
+            or self._is_chance_baseline
+            or not usable_rows(documents).any()
+        ):
             return []
-        field = self._ground.task
-        evaluate = partial(variations.evaluate_compression, confidence=plan.confidence, seed=plan.seed)
-        full = variations.CompressionOptions(plan.dimensions, precisions=[FULL_PRECISION])
-        results = evaluate(field, vectors, documents, full, progress=self._step_progress())
+        task = self._context.task
+        evaluate = partial(variations.evaluate_compression, confidence=settings.confidence, seed=settings.seed)
+        full = variations.CompressionOptions(settings.dimensions, precisions=[FULL_PRECISION])
+        results = evaluate(task, vectors, documents, full, progress=self._step_progress())
         # Other precisions only at full dimensions: at every dimension it would take four times as long.
         lower_precisions = [precision for precision in variations.PRECISIONS if precision != FULL_PRECISION]
         compressed = variations.CompressionOptions([documents.shape[1]], ["first"], lower_precisions)
-        return results + evaluate(field, vectors, documents, compressed)
+        return results + evaluate(task, vectors, documents, compressed)
 
     def _corpus_size_results(self, vectors: Vectors, documents: Vectors) -> list[CorpusSizeResult]:
-        plan, sizes = self._ground.plan, corpus_sizes(self._ground)
+        settings, sizes = self._context.settings, corpus_sizes(self._context)
         if not sizes or not usable_rows(documents).any():
             return []
         progress = self._step_progress()
         return variations.evaluate_corpus_sizes(
-            self._ground.task, vectors, documents, sizes, plan.seed, confidence=plan.confidence, progress=progress
+            self._context.task,
+            vectors,
+            documents,
+            sizes,
+            settings.seed,
+            confidence=settings.confidence,
+            progress=progress,
         )
 
     def _perturbation_results(
         self, embedder: Embedder, clean: Scores, query_vectors: Vectors, documents: Vectors
     ) -> list[PerturbationResult]:
-        queries = self._ground.view.queries
+        queries = self._context.view.queries
         # Unchanged queries reuse their vectors.
         vectors_by_text = dict(zip(queries.values(), query_vectors, strict=True))
         clear = {
@@ -331,12 +341,12 @@ class _EmbedderMeasurer:
             missed.update(
                 query for query, is_usable in zip(texts, usable_rows(vectors).tolist(), strict=True) if not is_usable
             )
-            return self._ground.task.scores(vectors, documents, name=self._name)
+            return self._context.task.scores(vectors, documents, name=self._name)
 
-        if self._chance:
+        if self._is_chance_baseline:
             return []
         with self._timed_step("perturbing queries"):
-            results = perturbation_results(self._ground, self._name, clean, answer)
+            results = perturbation_results(self._context, self._name, clean, answer)
         if lost := missed & clear:  # queries without a vector before the perturbation are reported already
             self._notes.append(
                 f"{len(lost)} of {len(clear)} queries have no vector after some perturbation and count as misses there"
@@ -354,7 +364,7 @@ class _EmbedderMeasurer:
         return float(np.mean(np.asarray(attributes.tokens(list(texts))) > limit)), limit
 
     def _tokenizer_stats(self, embedder: Embedder, texts: Sequence[str], limit: int | None) -> TokenizerStats | None:
-        if not self._ground.plan.tokens or EmbedderAttributes(embedder).tokenizer is None:
+        if not self._context.settings.tokens or EmbedderAttributes(embedder).tokenizer is None:
             return None
         try:
             return tokenizer_counts.count_tokens(EmbedderTokenizer(embedder), texts, token_limit=limit)
@@ -363,22 +373,22 @@ class _EmbedderMeasurer:
             return None
 
     def _process_footprint(self, texts: Sequence[str], learned: Embedder | None) -> ProcessFootprint:
-        if not self._ground.plan.memory or not self._in_words:
+        if not self._context.settings.memory or not self._is_spec:
             return ProcessFootprint()
-        with self._timed_step("weighing"):
-            return measure_footprint(self._described, texts, learned=learned)
+        with self._timed_step("measuring memory"):
+            return measure_footprint(self._spec, texts, learned=learned)
 
 
 class _NeighbourRecall:
     """Recall of a store against the exact nearest neighbours."""
 
-    TEN = 10
-    SLACK = 1e-5
+    K = 10
+    COSINE_TOLERANCE = 1e-5
     """Tolerance for the rounding of a cosine."""
 
-    def __init__(self, field: RankingTask, queries: Vectors, documents: Vectors) -> None:
-        self._rows = {name: row for row, name in enumerate(field.documents)}
-        self._asked = dict(zip(field.queries, variations.normalise_vectors(queries), strict=True))
+    def __init__(self, task: RankingTask, queries: Vectors, documents: Vectors) -> None:
+        self._rows = {name: row for row, name in enumerate(task.documents)}
+        self._query_vectors = dict(zip(task.queries, variations.normalise_vectors(queries), strict=True))
         self._documents = variations.normalise_vectors(documents)
 
     def share(self, results: StoreSearchResults, ranking: Mapping[str, Sequence[tuple[str, float]]]) -> float:
@@ -388,10 +398,10 @@ class _NeighbourRecall:
         """
         shares = []
         for query, true in ranking.items():
-            nearest = true[: self.TEN]
+            nearest = true[: self.K]
             if not nearest or query not in results.rankings:
                 continue
-            rows = [self._rows[doc] for doc in results.rankings[query][: self.TEN]]
-            cosines = self._documents[rows] @ self._asked[query] if rows else np.empty(0)
-            shares.append(min(1.0, float((cosines >= nearest[-1][1] - self.SLACK).sum()) / len(nearest)))
+            rows = [self._rows[doc] for doc in results.rankings[query][: self.K]]
+            cosines = self._documents[rows] @ self._query_vectors[query] if rows else np.empty(0)
+            shares.append(min(1.0, float((cosines >= nearest[-1][1] - self.COSINE_TOLERANCE).sum()) / len(nearest)))
         return float(np.mean(shares)) if shares else math.nan

@@ -17,7 +17,7 @@ from ragauge.core.settings import Above, AtLeast, AtMost, Below, check_settings,
 from ragauge.core.specs import parse_spec, redact_spec
 from ragauge.core.summaries import Mean
 from ragauge.datasets.perturbations import DEFAULT_RATE
-from ragauge.datasets.queries import restrict_queries, self_documents
+from ragauge.datasets.queries import describe_self_documents, restrict_queries, self_documents
 from ragauge.embedder_study import variations
 from ragauge.embedder_study.results import EmbedderResult, PerturbationResult
 from ragauge.embedder_study.scoring import RankingTask, all_means_with_intervals
@@ -236,8 +236,7 @@ def build_view(
     if empty:
         notes.append(f"{empty:,} of {len(texts):,} documents are empty in this part")
     self_queries = self_documents(dataset, judged)
-    if self_queries:
-        notes.append(f"{len(self_queries)} queries are themselves documents: each is left out of its own ranking")
+    notes += describe_self_documents(self_queries)
     return DatasetView(
         limited,
         [Document(document.id, text[:context]) for document, text in zip(dataset.documents, texts, strict=True)],
@@ -262,7 +261,7 @@ class StudyContext:
 
     view: DatasetView
     task: RankingTask
-    plan: StudySettings
+    settings: StudySettings
     cache: Path | None
     progress: ProgressCallback
 
@@ -274,7 +273,7 @@ class StudyContext:
     @cached_property
     def warmup_texts(self) -> list[str]:
         """Texts for warm-up queries."""
-        return build_warm_up_queries(self.view.documents, self.view.queries, self.plan.warmup, self.plan.seed)
+        return build_warm_up_queries(self.view.documents, self.view.queries, self.settings.warmup, self.settings.seed)
 
     @cached_property
     def rarity(self) -> dict[str, int]:
@@ -283,7 +282,7 @@ class StudyContext:
 
     def means(self, several: Sequence[Scores]) -> list[dict[str, Mean]]:
         """Compute the means of several scores with confidence intervals."""
-        return all_means_with_intervals(several, self.plan.confidence, self.plan.seed)
+        return all_means_with_intervals(several, self.settings.confidence, self.settings.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,36 +301,36 @@ class EmbedderMeasurement:
     """Measuring time in seconds, by step."""
 
 
-def corpus_sizes(ground: StudyContext) -> list[int]:
+def corpus_sizes(context: StudyContext) -> list[int]:
     """Return the corpus sizes to evaluate, the full corpus last.
 
     Empty if no smaller size fits.
     """
-    n_documents, n_relevant = len(ground.view.documents), len(ground.task.relevant)
-    requested = variations.CORPUS_SIZES if ground.plan.sizes is None else ground.plan.sizes
+    n_documents, n_relevant = len(context.view.documents), len(context.task.relevant)
+    requested = variations.CORPUS_SIZES if context.settings.sizes is None else context.settings.sizes
     fitting = sorted({size for size in requested if n_relevant <= size < n_documents})
     return [*fitting, n_documents] if fitting else []
 
 
 def perturbation_results(
-    ground: StudyContext, name: str, clean: Scores, answer: Callable[[Mapping[str, str]], Scores]
+    context: StudyContext, name: str, clean: Scores, answer: Callable[[Mapping[str, str]], Scores]
 ) -> list[PerturbationResult]:
     """Measure the effect of query perturbations on a system that `answer` scores."""
-    plan = ground.plan
-    if plan.perturbations is not None and not plan.perturbations:
+    settings = context.settings
+    if settings.perturbations is not None and not settings.perturbations:
         return []
     return variations.evaluate_perturbations(
-        ground.view.queries,
+        context.view.queries,
         clean,
         answer,
         variations.PerturbationOptions(
-            kinds=plan.perturbations,
-            rate=plan.rate,
-            seeds=plan.seeds,
-            rarity=ground.rarity,
-            context=ground.view.context,
+            kinds=settings.perturbations,
+            rate=settings.rate,
+            seeds=settings.seeds,
+            rarity=context.rarity,
+            context=context.view.context,
         ),
-        confidence=plan.confidence,
-        seed=plan.seed,
-        progress=scoped(ground.progress, subject=name),
+        confidence=settings.confidence,
+        seed=settings.seed,
+        progress=scoped(context.progress, subject=name),
     )

@@ -41,7 +41,7 @@ WEIGHT_PACKAGES: Mapping[str, tuple[str, ...]] = {
 """Packages that contain an embedder's weights or compute its vectors, by embedder name."""
 
 
-def embedder_identity(described: str) -> dict[str, Any]:
+def embedder_identity(description: str) -> dict[str, Any]:
     """Return all that identifies an embedder without opening it.
 
     Different embedders have different identities.
@@ -49,7 +49,7 @@ def embedder_identity(described: str) -> dict[str, Any]:
     >>> embedder_identity("words( dimensions=64 )")
     {'description': 'words(dimensions=64)', 'files': {}, 'commits': {}, 'versions': {}, 'server': ''}
     """
-    spec = parse_spec(described)
+    spec = parse_spec(description)
     specs = list(_nested_specs(spec))
     remote = any(spec.name == "openai" and "url" not in spec.options for spec in specs)
     return {
@@ -190,40 +190,40 @@ class StudyFolder:
     def __init__(
         self,
         folder: Path,
-        ground: StudyContext,
+        context: StudyContext,
         slug: Callable[[str], str],
         *,
         fresh: bool = False,
         reuse: bool = False,
     ) -> None:
-        self._folder, self._ground, self._slug = folder, ground, slug
+        self._folder, self._context, self._slug = folder, context, slug
         self._fresh, self._reuse = fresh, reuse
         self.dates: dict[str, str] = {}
         """Dates at which reused embedders were measured, by name."""
-        dataset = ground.view.dataset
+        dataset = context.view.dataset
         self._data = runs_folder.dataset_fingerprint(dataset)
-        self._same = {
+        self._key_parts = {
             "version": RESULT_FORMAT_VERSION,
             "ragauge": version("ragauge"),
             "dataset": self._data,
             "judgments": hash_judgments(dataset.judgments),
-            "plan": asdict(ground.plan),
-            "measures": [str(measure) for measure in ground.task.measures],
-            "convention": repr(ground.task.convention),
-            "k": ground.task.k,
+            "plan": asdict(context.settings),
+            "measures": [str(measure) for measure in context.task.measures],
+            "convention": repr(context.task.convention),
+            "k": context.task.k,
         }
-        self._plan = {"k": ground.task.k, "context": ground.view.context, "part": ground.view.part}
+        self._comparable_settings = {"k": context.task.k, "context": context.view.context, "part": context.view.part}
         self._files: dict[str, dict[str, str]] = {}
         self._check_other_runs()
 
-    def find(self, name: str, described: Any) -> EmbedderMeasurement | None:
+    def find(self, name: str, spec: Any) -> EmbedderMeasurement | None:
         """Return the saved result of an embedder with the same settings, or None."""
-        if not isinstance(described, str):
+        if not isinstance(spec, str):
             return None
-        about = embedder_identity(described)
+        about = embedder_identity(spec)
         self._files[name] = about["files"]
         path = self._result_path(about)
-        if self._fresh or not path.exists() or not self._can_reuse(described, path):
+        if self._fresh or not path.exists() or not self._can_reuse(spec, path):
             return None
         try:
             data = parse_json(path.read_text(encoding="utf-8"))
@@ -245,43 +245,39 @@ class StudyFolder:
             write_record(about, run / folder.MANIFEST_FILE)
         return measured
 
-    def _can_reuse(self, described: str, path: Path) -> bool:
+    def _can_reuse(self, spec: str, path: Path) -> bool:
         """Return whether a saved result may be reused.
 
         It may if the embedder is built in, if reuse is requested, or if an interrupted command saved it.
         """
-        if (
-            self._reuse
-            or is_reproducible("embedders", described, files_hashed=True)
-            or parse_spec(described).name == "bm25"
-        ):
+        if self._reuse or is_reproducible("embedders", spec, files_hashed=True) or parse_spec(spec).name == "bm25":
             return True
         finished = self._folder / STUDY_FILE
         return not finished.exists() or finished.stat().st_mtime_ns < path.stat().st_mtime_ns
 
-    def passed_over(self, embedders: Sequence[Any]) -> list[str]:
+    def note_unused_results(self, embedders: Sequence[Any]) -> list[str]:
         """Return a note on saved results of these embedders with other settings."""
         requested = {str(_description_without_secrets(embedder)) for embedder in embedders if isinstance(embedder, str)}
         n_unused = 0
         for path in (self._folder / RESULTS_SUBFOLDER).glob("*.json") if requested and not self._fresh else ():
             try:
-                described = parse_json(path.read_text(encoding="utf-8"))["embedder"]["description"]
+                description = parse_json(path.read_text(encoding="utf-8"))["embedder"]["description"]
             except (OSError, ValueError, KeyError, TypeError):
                 continue  # unreadable, or not a result file
-            n_unused += str(_description_without_secrets(described)) in requested
+            n_unused += str(_description_without_secrets(description)) in requested
         if not n_unused:
             return []
         return [f"{pluralise(n_unused, 'saved result')} with other settings or of another version not used"]
 
-    def keep(self, measured: EmbedderMeasurement, described: Any) -> None:
+    def save(self, measured: EmbedderMeasurement, spec: Any) -> None:
         """Save a measured embedder atomically.
 
         The run is written first, so a saved result always has one.
         """
-        if not isinstance(described, str):
+        if not isinstance(spec, str):
             self._write_run(measured)
             return
-        about = embedder_identity(described)
+        about = embedder_identity(spec)
         if self._files.get(measured.result.name, about["files"]) != about["files"]:
             self._write_run(measured)  # the files changed meanwhile, so the model that was measured is unknown
             return
@@ -306,32 +302,32 @@ class StudyFolder:
         about = {
             "systems": [embedder.name for embedder in study.embedders],
             "baseline": study.baseline,
-            "convention": self._ground.task.convention.name,
-            "measures": [str(measure) for measure in self._ground.task.measures],
+            "convention": self._context.task.convention.name,
+            "measures": [str(measure) for measure in self._context.task.measures],
             "failures": dict(study.failures),
         }
-        write_experiment_files(self._folder, self._ground.view.dataset, about)
+        write_experiment_files(self._folder, self._context.view.dataset, about)
         write_record(study, self._folder / STUDY_FILE)
 
     def _check_other_runs(self) -> None:
         """Raise BadInput if the folder has runs on other data or with other settings; they are not comparable."""
-        key = WorkKey({"dataset": self._data, "plan": self._plan})
+        key = WorkKey({"dataset": self._data, "plan": self._comparable_settings})
         for path in sorted(self._folder.glob(f"*/{folder.MANIFEST_FILE}")):
             key.check(folder.read_manifest(path.parent), path.parent, "a run", hint="use another folder in -o")
 
     def _result_path(self, about: dict[str, Any]) -> Path:
-        return self._folder / RESULTS_SUBFOLDER / f"{content_key(self._same, about)[:24]}.json"
+        return self._folder / RESULTS_SUBFOLDER / f"{content_key(self._key_parts, about)[:24]}.json"
 
-    def _write_run(self, measured: EmbedderMeasurement, kept_as: str = "", *, created: str = "") -> None:
+    def _write_run(self, measured: EmbedderMeasurement, result_key: str = "", *, created: str = "") -> None:
         """Write the ranking of an embedder as a run; `created` is the date of a reused one."""
-        result, view = measured.result, self._ground.view
+        result, view = measured.result, self._context.view
         failed = {
             failed_text.id: failed_text.error
             for failed_text in result.failed_texts
             if failed_text.kind == "query" and failed_text.reason == "failed"
         }
         answers = []
-        for query in self._ground.task.queries:
+        for query in self._context.task.queries:
             hits, times = measured.ranking.get(query, ()), dict(measured.times.get(query, {}))
             without = not hits and result.kind != "lexical"  # a query with a vector always finds something
             answers.append(
@@ -349,11 +345,11 @@ class StudyFolder:
             )
         about = {
             "system": {"name": result.name, "description": str(_description_without_secrets(result.description))},
-            "embedder": [result.name, kept_as],
+            "embedder": [result.name, result_key],
             "dataset": self._data,
-            "plan": self._plan,
+            "plan": self._comparable_settings,
             "origin": runs_folder.dataset_origin(view.dataset),
-            "judgments_hash": self._same["judgments"],
+            "judgments_hash": self._key_parts["judgments"],
             "made": created or runs_folder.utc_now(),
             "reused": bool(created),
             "finished": created or runs_folder.utc_now(),

@@ -34,7 +34,7 @@ IDENTITY_OPTIONS = frozenset({"model", "path", "of"})
 """Options that name another model altogether; two models differ in everything."""
 
 
-def find_single_option_pairs(described: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def find_single_option_pairs(specs: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """Find pairs of embedders whose descriptions differ in one option; name it.
 
     An option that is not given has its default value.
@@ -46,7 +46,7 @@ def find_single_option_pairs(described: Mapping[str, str]) -> list[tuple[str, st
     []
     """
     read: dict[str, Spec] = {}
-    for name, text in described.items():
+    for name, text in specs.items():
         try:
             read[name] = _with_defaults(parse_spec(text), "embedders")
         except RagaugeError:  # a user's object, which has no description
@@ -89,7 +89,7 @@ def _differing_option(first: Any, second: Any) -> str:
 
 
 def compare_embedder_pairs(
-    described: Mapping[str, str],
+    specs: Mapping[str, str],
     values: Mapping[str, Sequence[float] | Floats],
     measure: str,
     *,
@@ -113,9 +113,7 @@ def compare_embedder_pairs(
     order = sorted((name for name in means if math.isfinite(means[name])), key=lambda name: sign * means[name])
     pairs = [(order[0], order[1], "")] if len(order) > 1 else []
     model_names = models or {}
-    for one, other, option in find_single_option_pairs(
-        {name: text for name, text in described.items() if name in order}
-    ):
+    for one, other, option in find_single_option_pairs({name: text for name, text in specs.items() if name in order}):
         better, worse = sorted((one, other), key=order.index)
         one_model = one in model_names and model_names[one] == model_names.get(other)
         if not (one_model and np.array_equal(columns[one], columns[other], equal_nan=True)):
@@ -146,8 +144,8 @@ class RankingTask:
 
     >>> from ragauge.measures.names import parse_measure_names as parse_all
     >>> rules = Convention()
-    >>> field = RankingTask(["a", "b"], ["q"], Judgments({"q": {"b": 1}}), parse_all(["mrr@2"], rules), rules, 2)
-    >>> field.scores(np.array([[0.0, 2.0]]), np.array([[3.0, 0.0], [1.0, 1.0]]), name="mine").means
+    >>> task = RankingTask(["a", "b"], ["q"], Judgments({"q": {"b": 1}}), parse_all(["mrr@2"], rules), rules, 2)
+    >>> task.scores(np.array([[0.0, 2.0]]), np.array([[3.0, 0.0], [1.0, 1.0]]), name="mine").means
     {'mrr@2': 1.0}
     """
 

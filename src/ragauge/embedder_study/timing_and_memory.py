@@ -123,13 +123,13 @@ def run_timed_queries(
     """
     runner = _QueryRunner(embedder, questions, progress)
     all_results: list[StoreSearchResults] = []
-    for described in stores:
+    for spec in stores:
         results = StoreSearchResults(
-            _store_label(described, [store_search_results.store for store_search_results in all_results])
+            _store_label(spec, [store_search_results.store for store_search_results in all_results])
         )
         all_results.append(results)
         progress(Progress(f"filling {results.store}"))
-        store = _fill_store(described, results, documents)
+        store = _fill_store(spec, results, documents)
         if store is None:
             continue
         try:
@@ -152,13 +152,13 @@ def stage_latencies(several: Iterable[StageTimes]) -> dict[str, Latency]:
     return {name: Latency.of(np.array([row[name] for row in rows if name in row], np.float64) / 1e6) for name in names}
 
 
-def _store_label(described: str, used_labels: Sequence[str]) -> str:
+def _store_label(spec: str, used_labels: Sequence[str]) -> str:
     """Return the store's description without secrets, numbered if it is taken.
 
     >>> _store_label("pgvector(dsn='password=abc', index=none)", ["pgvector(dsn=…, index=none)"])
     'pgvector(dsn=…, index=none) 2'
     """
-    label = str(redact_spec(parse_spec(described)))
+    label = str(redact_spec(parse_spec(spec)))
     numbered_labels = (f"{label} {number}" for number in count(2))
     return (
         label
@@ -167,14 +167,14 @@ def _store_label(described: str, used_labels: Sequence[str]) -> str:
     )
 
 
-def _fill_store(described: str, results: StoreSearchResults, documents: StoreContents) -> FullStore | None:
+def _fill_store(spec: str, results: StoreSearchResults, documents: StoreContents) -> FullStore | None:
     """Open a store, add all vectors and build its index.
 
     None if that fails, with the reason in the note.
     """
     store: FullStore | None = None
     try:
-        store = complete_store(build_component("stores", described))
+        store = complete_store(build_component("stores", spec))
         began = time.perf_counter()
         store.add(documents.ids, documents.vectors)
         store.build()  # otherwise the first query would include the index build
@@ -384,14 +384,14 @@ class ProcessFootprint(NamedTuple):
 
 
 def measure_footprint(
-    described: str, documents: Sequence[str], *, learned: Embedder | None = None, timeout: float = LOAD_TIMEOUT_S
+    description: str, documents: Sequence[str], *, learned: Embedder | None = None, timeout: float = LOAD_TIMEOUT_S
 ) -> ProcessFootprint:
-    """Measure the memory and load time of a described embedder.
+    """Measure the memory and load time of an embedder, given its description.
 
     An embedder that has `learned` from the corpus is saved and loaded from there, so that training is not included. If
     it cannot be saved it is trained again, and a note says so.
     """
-    spec = parse_spec(described)
+    spec = parse_spec(description)
     if read_parameters(load_factory("embedders", spec)).is_remote:  # Every call costs money.
         return ProcessFootprint()
     with temporary_folder("memory") as folder:

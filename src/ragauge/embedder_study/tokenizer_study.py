@@ -182,11 +182,11 @@ def _open_tokenizers(requested: Any) -> tuple[list[_OpenTokenizer], dict[str, st
     tokenizers: list[_OpenTokenizer] = []
     failures: dict[str, str] = {}
     for name, spec in named:
-        display_name, described = _tokenizer_name(name, spec)
+        display_name, tokenizer_spec = _tokenizer_name(name, spec)
         names = [*failures, *(opened.name for opened in tokenizers), display_name]
         unique_by(names, str, "tokenizer", hint=f"give one another name: other={display_name}")
         try:
-            tokenizer = open_tokenizer(described)
+            tokenizer = open_tokenizer(tokenizer_spec)
         except (MissingExtra, BackendFailed) as error:
             failures[display_name] = f"{error.message}{f' ({error.hint})' if error.hint else ''}"
             continue
@@ -200,8 +200,8 @@ def _tokenizer_name(name: str, spec: Any) -> tuple[str, Any]:
     """Return the display name of a tokenizer and what to open it from."""
     if not isinstance(spec, str):
         return str(name or getattr(spec, "name", spec)), spec
-    label, described = ("", spec) if name else split_name(spec)
-    return str(name) or label or str(redact_spec(parse_spec(described, "tokenizer"))), described
+    label, tokenizer_spec = ("", spec) if name else split_name(spec)
+    return str(name) or label or str(redact_spec(parse_spec(tokenizer_spec, "tokenizer"))), tokenizer_spec
 
 
 def _row_identity(tokenizer: Tokenizer, token_limit: int | None) -> tuple[Any, ...]:

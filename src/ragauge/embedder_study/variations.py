@@ -44,7 +44,7 @@ from ragauge.stats.system_pairs import compare_pairs
 CORPUS_SIZES = (750, 1500, 3000, 6000, 12_000, 25_000, 50_000, 100_000)
 
 
-def draw_corpus_samples(field: RankingTask, sizes: Sequence[int] | None = None, seed: int = 0) -> dict[int, Ints]:
+def draw_corpus_samples(task: RankingTask, sizes: Sequence[int] | None = None, seed: int = 0) -> dict[int, Ints]:
     """Draw nested samples of the corpus.
 
     Return ascending document rows by sample size. The full corpus is always the last. Every sample has all relevant
@@ -53,7 +53,7 @@ def draw_corpus_samples(field: RankingTask, sizes: Sequence[int] | None = None, 
     If none fits, the relevant documents alone and a size halfway are used. BadInput is raised if a given size cannot
     hold the relevant documents.
     """
-    n_documents, needed = len(field.documents), len(field.relevant)
+    n_documents, needed = len(task.documents), len(task.relevant)
     if sizes is None:
         smaller = [size for size in CORPUS_SIZES if needed <= size < n_documents] or [
             max(needed, 1),
@@ -66,16 +66,16 @@ def draw_corpus_samples(field: RankingTask, sizes: Sequence[int] | None = None, 
                 f"a corpus of {min(smaller)} documents is too small: {needed} documents are relevant to the queries",
                 hint=f"use at least {max(needed, 1)} documents, or fewer queries",
             )
-    other_rows = np.setdiff1d(np.arange(n_documents), field.relevant)
+    other_rows = np.setdiff1d(np.arange(n_documents), task.relevant)
     shuffled = np.random.default_rng(seed).permutation(other_rows)
     return {
-        size: np.sort(np.concatenate([field.relevant, shuffled[: size - needed]]))
+        size: np.sort(np.concatenate([task.relevant, shuffled[: size - needed]]))
         for size in sorted({size for size in (*smaller, n_documents) if size <= n_documents})
     }
 
 
 def evaluate_corpus_sizes(
-    field: RankingTask,
+    task: RankingTask,
     query_vectors: Any,
     document_vectors: Any,
     sizes: Sequence[int] | None = None,
@@ -85,11 +85,11 @@ def evaluate_corpus_sizes(
     progress: ProgressCallback = no_progress,
 ) -> list[CorpusSizeResult]:
     """Score the queries over each sample of the corpus, smallest first."""
-    corpus_samples = draw_corpus_samples(field, sizes, seed)
+    corpus_samples = draw_corpus_samples(task, sizes, seed)
     scores = []
-    for done, (size, rows) in enumerate(corpus_samples.items()):
-        scores.append(field.scores(query_vectors, document_vectors, name=f"{size} documents", among=rows))
-        progress(Progress("sampling the corpus", done + 1, len(corpus_samples)))
+    for number, (size, rows) in enumerate(corpus_samples.items()):
+        scores.append(task.scores(query_vectors, document_vectors, name=f"{size} documents", among=rows))
+        progress(Progress("sampling the corpus", number + 1, len(corpus_samples)))
     means = all_means_with_intervals(scores, confidence, seed)
     return [CorpusSizeResult(size, mean) for size, mean in zip(corpus_samples, means, strict=True)]
 
@@ -154,7 +154,7 @@ def evaluate_perturbations(
     chosen = dict(find_perturbation(kind) for kind in options.kinds or DEFAULT_PERTURBATIONS)
     column = clean.values[options.measure or clean.measures[0]]
     results = []
-    for done, (name, kind) in enumerate(chosen.items()):
+    for number, (name, kind) in enumerate(chosen.items()):
         rows, parts = [], []
         for draw in range(seed, seed + (options.seeds if kind.draws else 1)):
             full_texts = perturb(texts, name, rate=options.rate, seed=draw, rarity=options.rarity)
@@ -165,7 +165,7 @@ def evaluate_perturbations(
                 _perturbed_values(answer(perturbed), clean, column, changed, options.measure) if changed else column
             )
         results.append(_PerturbedScores(name, kind, np.stack(rows), float(np.mean(parts))))
-        progress(Progress("perturbing queries", done + 1, len(chosen)))
+        progress(Progress("perturbing queries", number + 1, len(chosen)))
     return _to_perturbation_results(
         results, column, clean.queries, options.rate, ComparisonSettings(confidence=confidence, seed=seed)
     )
@@ -235,7 +235,7 @@ class VectorPrecision(NamedTuple):
     """Precision in which a vector's values are stored."""
 
     bits: int
-    keep: Callable[[VectorMatrix, VectorMatrix], VectorMatrix]
+    quantise: Callable[[VectorMatrix, VectorMatrix], VectorMatrix]
     """Function from vectors and document vectors (to fit scales) to the values that are ranked."""
 
 
@@ -251,7 +251,7 @@ class CompressionOptions:
 
 
 def evaluate_compression(
-    field: RankingTask,
+    task: RankingTask,
     query_vectors: Any,
     document_vectors: Any,
     options: CompressionOptions = CompressionOptions(),
@@ -276,22 +276,24 @@ def evaluate_compression(
         for name in names:
             if name not in known:
                 raise UnknownName(option_name, name, known)
-    turned: dict[str, tuple[VectorMatrix, VectorMatrix]] = {"first": (queries, documents)}
+    reduced_vectors: dict[str, tuple[VectorMatrix, VectorMatrix]] = {"first": (queries, documents)}
     if "pca" in options.methods:
         directions = principal_directions(documents).astype(np.float32)
-        turned["pca"] = queries @ directions, documents @ directions
+        reduced_vectors["pca"] = queries @ directions, documents @ directions
     scores: list[Scores] = []
-    for done, (reduction, size, kind) in enumerate(variants):
-        reduced_queries, reduced_documents = (normalise_vectors(matrix[:, :size]) for matrix in turned[reduction])
-        keep = PRECISIONS[kind].keep
+    for number, (reduction, size, kind) in enumerate(variants):
+        reduced_queries, reduced_documents = (
+            normalise_vectors(matrix[:, :size]) for matrix in reduced_vectors[reduction]
+        )
+        quantise = PRECISIONS[kind].quantise
         scores.append(
-            field.scores(
-                keep(reduced_queries, reduced_documents),
-                keep(reduced_documents, reduced_documents),
+            task.scores(
+                quantise(reduced_queries, reduced_documents),
+                quantise(reduced_documents, reduced_documents),
                 name=f"{reduction} {size} {kind}",
             )
         )
-        progress(Progress("compressing vectors", done + 1, len(variants)))
+        progress(Progress("compressing vectors", number + 1, len(variants)))
     means = all_means_with_intervals(scores, confidence, seed)
     return [
         CompressionResult(reduction, size, kind, vector_bytes(size, kind), mean)

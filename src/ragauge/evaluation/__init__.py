@@ -123,11 +123,11 @@ def _score_runs(
 ) -> dict[Any, Scores]:
     """Score runs by name; the name None keeps a run's own name."""
     check_keywords("evaluate", options, EvaluationOptions)
-    rules = find_convention(convention)
+    convention = find_convention(convention)
     neighbour_arrays.check_row_counts(qrels, runs.values())
     if measures is DEFAULT_MEASURES:
         measures = default_measures(qrels, runs.values())
-    parsed_measures = parse_measures(measures, rules)
+    parsed_measures = parse_measures(measures, convention)
     judgments = judgments_for_measures(
         parsed_measures, qrels, qrels_format=options.get("qrels_format"), targets=options.get("targets")
     )
@@ -135,11 +135,11 @@ def _score_runs(
         judgments,
         runs,
         parsed_measures,
-        rules,
+        convention,
         run_format=options.get("run_format"),
         executor=options.get("executor"),
     )
-    return {name: score_judged_ranks(judged, parsed_measures, rules) for name, judged in judged_ranks.items()}
+    return {name: score_judged_ranks(judged, parsed_measures, convention) for name, judged in judged_ranks.items()}
 
 
 def score_trials(
@@ -176,7 +176,7 @@ def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
 
     Arrays of neighbour ids have their own.
     """
-    return neighbour_arrays.default_measures(qrels, list(runs)) or DEFAULT_MEASURES
+    return neighbour_arrays.neighbour_array_measures(qrels, list(runs)) or DEFAULT_MEASURES
 
 
 def judgments_for_measures(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -158,12 +159,12 @@ def _latency_indicator(stage: str, statistic: str) -> Indicator:
     return Indicator(name, "latency", lower_is_better=True, unit="ms", stage=stage, statistic=statistic)
 
 
-def _freshness_indicator(figure: str, depth: int) -> Indicator:
+def _freshness_indicator(rate: str, depth: int) -> Indicator:
     if not depth:
-        raise BadInput(f"`{figure}` needs a cutoff", hint=f"`{figure}@10`")
-    name = f"{figure}@{depth}"
-    if figure in FRESHNESS_RATES:
-        return Indicator(name, "age", lower_is_better=True, paired=False, rate=figure, depth=depth)
+        raise BadInput(f"`{rate}` needs a cutoff", hint=f"`{rate}@10`")
+    name = f"{rate}@{depth}"
+    if rate in FRESHNESS_RATES:
+        return Indicator(name, "age", lower_is_better=True, paired=False, rate=rate, depth=depth)
     return Indicator(name, lower_is_better=True, depth=depth)
 
 
@@ -208,6 +209,17 @@ def find_aggregate(name: str) -> Callable[[Floats], float] | None:
     if measure is None:
         return mean
     return None if dict(measure.options).get("of") == "means" else measure.spec.aggregate
+
+
+def measure_span(name: str) -> float:
+    """Return the largest possible difference of two values of a measure; infinity if it is unknown.
+
+    >>> measure_span("ndcg@10"), measure_span("my_measure")
+    (1.0, inf)
+    """
+    measure = find_measure(name)
+    low, high = (-math.inf, math.inf) if measure is None else measure.bounds
+    return high - low
 
 
 def find_measure(name: str) -> Measure | None:

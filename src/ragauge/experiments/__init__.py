@@ -16,7 +16,12 @@ from ragauge.core.records import Dataset, Judgments, Run, Scores
 from ragauge.core.settings import unique_by
 from ragauge.datasets import load
 from ragauge.datasets.folders import dataset_name
-from ragauge.datasets.queries import describe_missing_documents, restrict_queries
+from ragauge.datasets.queries import (
+    describe_missing_documents,
+    describe_self_documents,
+    restrict_queries,
+    self_documents,
+)
 from ragauge.datasets.query_sets import describe_repeated, list_pairs
 from ragauge.evaluation import (
     Measures,
@@ -24,6 +29,7 @@ from ragauge.evaluation import (
     default_run_measures,
     judgments_for_measures,
     parse_measures,
+    score_trials,
 )
 from ragauge.experiments.output_folder import (
     check_folder_matches,
@@ -113,22 +119,22 @@ def run(
     data, notes = restrict_queries(full_dataset, max_queries)
     notes += describe_repeated(dataset) if isinstance(dataset, list) else []
     n_unused_judgments = len(full_dataset.judgments) - len(data.judgments)
-    rules = find_convention(convention)
-    notes += describe_missing_documents(data, rules.rel)
-    settings, requested_measures = _resolve_run_settings(options, measures, rules)
+    convention = find_convention(convention)
+    notes += describe_missing_documents(data, convention.rel)
+    settings, requested_measures = _resolve_run_settings(options, measures, convention)
     named = _systems_by_name(systems)
     if baseline is not None and baseline not in named:
         raise UnknownName("system", baseline, named)
     judgments = judgments_for_measures(requested_measures, data.judgments)
-    supported, omitted = _select_supported_measures(requested_measures, judgments, rules)
+    supported, omitted = _select_supported_measures(requested_measures, judgments, convention)
     notes += omitted
     folder = None if out is None else Path(out)
     builder = SystemBuilder(data.documents, named, cache=cache_folder())
     for name, system in named.items():
         builder.check(system)
         if not data.documents:
-            _check_own_index(name, builder.parts_over_corpus(system), data)
-    check_installed(part for system in named.values() for part in builder.parts(system))
+            _check_own_index(name, builder.list_corpus_plugins(system), data)
+    check_installed(part for system in named.values() for part in builder.list_plugins(system))
     fingerprint = dataset_fingerprint(data)
     folders = {folder_name(name) for name in named}
     if folder is not None:
@@ -142,29 +148,23 @@ def run(
                 name, system, data, settings, fingerprint, builder, system_folder, progress, n_unused_judgments
             )
             try:
-                runs[name] = work.done(fresh=fresh, reuse=reuse)
+                runs[name] = work.complete(fresh=fresh, reuse=reuse)
                 failed = _failed_queries_error(runs[name])
                 if failed is not None:
                     failures[name] = failed
             except RagaugeError as error:
-                error.message = f"{name}: {error.message}"
-                failures[name] = error
+                failures[name] = error.add_prefix(name)
             if name in failures and not allow_failures and (name not in runs or has_only_failures(runs[name])):
                 failures[name].hint = failures[name].hint or ALLOW_FAILURES_HINT
                 raise failures[name]
-            document_queries = work.queries_in_corpus
     finally:
         builder.close()
     if not runs:
         raise next(iter(failures.values()))
-    if document_queries:
-        notes.append(f"{len(document_queries)} queries are themselves documents: each is left out of its own ranking")
+    notes += describe_self_documents(self_documents(data, data.queries))
     notes += merge_notes(note for result in runs.values() for note in result.notes)
     trials = {
-        name: [
-            score_judged_ranks(compute_judged_ranks(judgments, trial, supported, rules, name=name), supported, rules)
-            for trial in result.differing() or [result]
-        ]
+        name: score_trials(judgments, result.differing() or [result], supported, convention, name=name)
         for name, result in runs.items()
     }
     if folder is not None:  # it may have changed
@@ -227,10 +227,9 @@ def run_each(
         try:
             experiments[name] = run(dataset, systems, out=folder, **options)
         except RagaugeError as error:
-            error.message = f"{name}: {error.message}"
+            failures[name] = error.add_prefix(name)
             if not options.get("allow_failures"):
                 raise
-            failures[name] = error
     if not experiments:
         raise next(iter(failures.values()))
     return ExperimentSet(experiments, failures, None if out is None else Path(out))
@@ -261,14 +260,14 @@ def _check_own_index(name: str, over_corpus: Sequence[str], data: Dataset) -> No
 
 
 def _select_supported_measures(
-    measures: list[Measure | MeasureFunction], judgments: Judgments, rules: Convention
+    measures: list[Measure | MeasureFunction], judgments: Judgments, convention: Convention
 ) -> tuple[list[Measure | MeasureFunction], list[str]]:
     """Select the measures that the judgments support, before any system runs.
 
     Returns the measures and a note for each one left out. Raises MissingEvidence if none is left.
     """
     empty_run: dict[str, dict[str, float]] = {query: {} for query in judgments.nested}
-    lenient = rules.but(missing="zero")
+    lenient = convention.but(missing="zero")
     supported: list[Measure | MeasureFunction] = []
     refused: dict[str, MissingEvidence] = {}
     for measure in measures:
@@ -285,14 +284,14 @@ def _select_supported_measures(
 
 
 def _resolve_run_settings(
-    options: ExecutionOptions, measures: Measures | None, rules: Convention
+    options: ExecutionOptions, measures: Measures | None, convention: Convention
 ) -> tuple[RunSettings, list[Measure | MeasureFunction]]:
     """Return the run settings and the measures.
 
     Without a given k, the largest cutoff is used.
     """
     k = settings_from(RunSettings, options).k
-    parsed = parse_measures(measures or default_run_measures(k), rules)
+    parsed = parse_measures(measures or default_run_measures(k), convention)
     cutoffs = {str(measure): int(measure.cutoff or 0) for measure in parsed if isinstance(measure, Measure)}
     deepest = max(cutoffs.values(), default=0)
     if options.get("k") is not None and deepest > k:

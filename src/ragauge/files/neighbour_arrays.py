@@ -83,7 +83,7 @@ def check_row_counts(qrels: Any, runs: Iterable[Any]) -> None:
             )
 
 
-def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
+def neighbour_array_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
     """Return recall(of=k) at 1, 10 and 100, as far as all arrays have k columns.
 
     Return an empty tuple for other inputs.

@@ -175,7 +175,26 @@ def _check_lines(source: InputFile, number: int, block: bytes, names: list[str],
             except ValueError:
                 is_invalid = True
             if is_invalid:
-                raise BadInput(f"the {name} must be a number, got `{value}`", file=source.label, line=line_number)
+                raise BadInput(
+                    f"the {name} must be a number, got `{value}`",
+                    file=source.label,
+                    line=line_number,
+                    hint=_suggest_number(value, name),
+                )
+
+
+def _suggest_number(value: str, name: str) -> str:
+    """Suggest why a field of a TREC file is not a number."""
+    if value.lower() in (name, "rel", "relevance", "grade", "score"):
+        return "remove the header line"
+    if re.fullmatch(r"[-+]?\d+,\d+", value):
+        return f"write {value.replace(',', '.')}"
+    fields = (
+        "judgments have `query iteration document grade`"
+        if name == "grade"
+        else "a run has `query Q0 document rank score tag`"
+    )
+    return f"check the order of the columns: {fields}"
 
 
 def _suggest_format(parts: list[bytes], names: list[str]) -> str | None:

@@ -110,20 +110,24 @@ class FusionMethod:
     description: str
     """One-line description."""
     paper: str
-    settings: Mapping[str, MethodParameter] = field(default_factory=dict)
+    parameters: Mapping[str, MethodParameter] = field(default_factory=dict)
     input_kind: Literal["ranks", "scores", "both"] = "ranks"
     """Input that the method uses. Scores need a common scale; without ranks, the rankings need not be sorted."""
-    training: Callable[..., LearnedValues] | None = None
+    train: Callable[..., LearnedValues] | None = None
     """Function from the ranks of relevant documents to the learned values of a system; None if nothing is learned."""
     aliases: tuple[str, ...] = ()
 
-    def check_parameters(self, params: Mapping[str, Any], runs: int, *, trains: bool = False) -> dict[str, Any]:
-        """Check parameters and add defaults.
+    def resolve_parameters(
+        self, params: Mapping[str, Any], n_runs: int, *, for_training: bool = False
+    ) -> dict[str, Any]:
+        """Check the values of parameters and add the defaults of the others.
 
-        Returns those of fusion, or of training if `trains`.
+        Returns the parameters of fusion, or those of training if `for_training`.
         """
-        parameters = {name: setting for name, setting in self.settings.items() if setting.is_training_only == trains}
-        settled = {name: setting.default for name, setting in parameters.items()}
+        parameters = {
+            name: parameter for name, parameter in self.parameters.items() if parameter.is_training_only == for_training
+        }
+        values = {name: parameter.default for name, parameter in parameters.items()}
         for name, value in params.items():
             if name not in parameters:
                 raise BadInput(
@@ -133,24 +137,25 @@ class FusionMethod:
             if not parameters[name].is_valid(value):
                 raise BadInput(f"`{name}` of {self.name} must be {parameters[name].requirement}, got {value!r}")
             if name == "weights" and value is not None:
-                if len(value) != runs:
+                if len(value) != n_runs:
                     raise BadInput(
-                        f"expected {runs} weight{'s' * (runs > 1)}, one per run, got {len(value)}",
-                        hint=f"use `--weights {','.join(['1'] * runs)}`",
+                        f"expected {n_runs} weight{'s' * (n_runs > 1)}, one per run, got {len(value)}",
+                        hint=f"use `--weights {','.join(['1'] * n_runs)}`",
                     )
-                settled[name] = tuple(map(float, value))
+                values[name] = tuple(map(float, value))
             else:
-                settled[name] = (
+                values[name] = (
                     int(value) if isinstance(parameters[name].default, int) and value == int(value) else value
                 )
-        return settled
+        return values
 
     def _parameter_scope(self, name: str) -> str:
-        elsewhere = "training" if name in self.settings and self.settings[name].is_training_only else "fusing"
-        return f" here: it belongs to {elsewhere}" if name in self.settings else ""
+        if name not in self.parameters:
+            return ""
+        return f" here: it belongs to {'training' if self.parameters[name].is_training_only else 'fusing'}"
 
-    def _list_parameters(self, settings: Mapping[str, MethodParameter]) -> str:
-        return f"it has {', '.join(settings)}" if settings else "it has none"
+    def _list_parameters(self, parameters: Mapping[str, MethodParameter]) -> str:
+        return f"it has {', '.join(parameters)}" if parameters else "it has none"
 
 
 METHODS = {
@@ -172,16 +177,54 @@ METHODS = {
             input_kind="scores",
             aliases=("weighted_sum",),
         ),
-        FusionMethod("sum", untrained_methods.comb_sum, "sum of scores", FOX_SHAW_1993, input_kind="scores"),
         FusionMethod(
-            "mnz", untrained_methods.comb_mnz, "sum x number of runs that have it", FOX_SHAW_1993, input_kind="scores"
+            "sum",
+            untrained_methods.comb_sum,
+            "sum of scores",
+            FOX_SHAW_1993,
+            input_kind="scores",
+            aliases=("comb_sum", "combsum"),
         ),
         FusionMethod(
-            "anz", untrained_methods.comb_anz, "mean over the runs that have it", FOX_SHAW_1993, input_kind="scores"
+            "mnz",
+            untrained_methods.comb_mnz,
+            "sum x number of runs that have it",
+            FOX_SHAW_1993,
+            input_kind="scores",
+            aliases=("comb_mnz", "combmnz"),
         ),
-        FusionMethod("max", untrained_methods.comb_max, "highest score", FOX_SHAW_1993, input_kind="scores"),
-        FusionMethod("min", untrained_methods.comb_min, "lowest score", FOX_SHAW_1993, input_kind="scores"),
-        FusionMethod("med", untrained_methods.comb_med, "median score", FOX_SHAW_1993, input_kind="scores"),
+        FusionMethod(
+            "anz",
+            untrained_methods.comb_anz,
+            "mean over the runs that have it",
+            FOX_SHAW_1993,
+            input_kind="scores",
+            aliases=("comb_anz", "combanz"),
+        ),
+        FusionMethod(
+            "max",
+            untrained_methods.comb_max,
+            "highest score",
+            FOX_SHAW_1993,
+            input_kind="scores",
+            aliases=("comb_max", "combmax"),
+        ),
+        FusionMethod(
+            "min",
+            untrained_methods.comb_min,
+            "lowest score",
+            FOX_SHAW_1993,
+            input_kind="scores",
+            aliases=("comb_min", "combmin"),
+        ),
+        FusionMethod(
+            "med",
+            untrained_methods.comb_med,
+            "median score",
+            FOX_SHAW_1993,
+            input_kind="scores",
+            aliases=("comb_med", "combmed"),
+        ),
         FusionMethod(
             "gmnz",
             untrained_methods.comb_gmnz,
@@ -189,6 +232,7 @@ METHODS = {
             "Lee, SIGIR 1997",
             GMNZ_GAMMA,
             input_kind="scores",
+            aliases=("comb_gmnz", "combgmnz"),
         ),
         FusionMethod(
             "wmnz",
@@ -243,21 +287,21 @@ METHODS = {
             trained_methods.bayesfuse,
             "learned log odds of the rank",
             ASLAM_MONTAGUE_2001,
-            training=trained_methods.segment_log_odds,
+            train=trained_methods.segment_log_odds,
         ),
         FusionMethod(
             "mapfuse",
             trained_methods.mapfuse,
             "learned MAP of the run / rank",
             "Lillis et al., SIGIR 2010",
-            training=trained_methods.mean_average_precision,
+            train=trained_methods.mean_average_precision,
         ),
         FusionMethod(
             "posfuse",
             trained_methods.posfuse,
             "learned probability of the rank",
             "Lillis et al., SIGIR 2010",
-            training=trained_methods.position_probabilities,
+            train=trained_methods.position_probabilities,
         ),
         FusionMethod(
             "probfuse",
@@ -265,7 +309,7 @@ METHODS = {
             "learned probability of the segment / its number",
             "Lillis et al., SIGIR 2006",
             PROBFUSE_SEGMENTS,
-            training=trained_methods.segment_probabilities,
+            train=trained_methods.segment_probabilities,
         ),
         FusionMethod(
             "segfuse",
@@ -273,7 +317,7 @@ METHODS = {
             "learned probability of the segment x (1 + score)",
             "Shokouhi, ECIR 2007",
             input_kind="both",
-            training=trained_methods.doubling_probabilities,
+            train=trained_methods.doubling_probabilities,
         ),
         FusionMethod(
             "slidefuse",
@@ -281,18 +325,13 @@ METHODS = {
             "learned probability, mean of w ranks either side",
             "Lillis et al., ECIR 2008",
             SLIDEFUSE_WINDOW,
-            training=trained_methods.position_probabilities,
+            train=trained_methods.position_probabilities,
         ),
     )
 }
 """Fusion methods by name; the names are those of ranx."""
 
-_METHODS_BY_ALIAS: dict[str, FusionMethod] = METHODS | {
-    alias: row
-    for row in METHODS.values()
-    for alias in (*row.aliases, f"comb_{row.name}", f"comb{row.name}")
-    if not alias.startswith("comb") or row.function.__name__.startswith("comb_")
-}
+_METHODS_BY_ALIAS: dict[str, FusionMethod] = METHODS | {alias: row for row in METHODS.values() for alias in row.aliases}
 
 
 def find_method(name: str) -> FusionMethod:
@@ -311,7 +350,7 @@ def default_norm(method: str) -> str:
     return "min-max" if find_method(method).input_kind != "ranks" else "none"
 
 
-def simplex_weights(runs: int, max_combinations: int = 100) -> list[tuple[float, ...]]:
+def simplex_weights(n_runs: int, max_combinations: int = 100) -> list[tuple[float, ...]]:
     """List weights for n runs that sum to 1, most even first.
 
     Steps are 0.1, or larger to give at most `max_combinations` (the even weights come in addition).
@@ -319,10 +358,10 @@ def simplex_weights(runs: int, max_combinations: int = 100) -> list[tuple[float,
     >>> simplex_weights(2)[:3], len(simplex_weights(2)), len(simplex_weights(5))
     ([(0.5, 0.5), (0.4, 0.6), (0.6, 0.4)], 11, 71)
     """
-    steps = max((s for s in range(1, 11) if math.comb(s + runs - 1, runs - 1) <= max_combinations), default=1)
-    even = 1 / runs
-    combinations = {(even,) * runs: None} | {
-        tuple(share / steps for share in composition): None for composition in _compositions(steps, runs)
+    steps = max((s for s in range(1, 11) if math.comb(s + n_runs - 1, n_runs - 1) <= max_combinations), default=1)
+    even = 1 / n_runs
+    combinations = {(even,) * n_runs: None} | {
+        tuple(share / steps for share in composition): None for composition in _compositions(steps, n_runs)
     }
 
     def unevenness(weights: Sequence[float]) -> float:
@@ -331,7 +370,7 @@ def simplex_weights(runs: int, max_combinations: int = 100) -> list[tuple[float,
     return sorted(combinations, key=lambda weights: (unevenness(weights), weights))
 
 
-def _compositions(total: int, runs: int) -> list[tuple[int, ...]]:
-    if runs == 1:
+def _compositions(total: int, n_runs: int) -> list[tuple[int, ...]]:
+    if n_runs == 1:
         return [(total,)]
-    return [(first, *rest) for first in range(total + 1) for rest in _compositions(total - first, runs - 1)]
+    return [(first, *rest) for first in range(total + 1) for rest in _compositions(total - first, n_runs - 1)]

@@ -30,8 +30,8 @@ def fuse_query(
     >>> fuse_query([{"a": 12.1, "b": 9.4}, {"b": 0.83, "c": 0.79}], "wsum", weights=[0.4, 0.6])
     {'b': 0.6, 'a': 0.4, 'c': 0.0}
     """
-    fusion_method, scale, settings = _resolve_settings(method, norm, trained, params, len(rankings))
-    return sort_ranking(fusion_method.function(prepare_rankings(rankings, fusion_method, scale), **settings))
+    fusion_method, norm, values = _resolve_fusion(method, norm, trained, params, len(rankings))
+    return sort_ranking(fusion_method.function(prepare_rankings(rankings, fusion_method, norm), **values))
 
 
 def fuse_runs(
@@ -51,10 +51,10 @@ def fuse_runs(
     >>> fuse_runs([{"q1": {"a": 2.0}}, {"q1": {"a": 0.5}, "q2": {"b": 0.7}}], "isr")
     {'q1': {'a': 4.0}, 'q2': {'b': 1.0}}
     """
-    fusion_method, scale, settings = _resolve_settings(method, norm, trained, params, len(runs))
+    fusion_method, norm, values = _resolve_fusion(method, norm, trained, params, len(runs))
     return {
         query: truncate(
-            sort_ranking(fusion_method.function(prepare_rankings(rankings, fusion_method, scale, query), **settings)),
+            sort_ranking(fusion_method.function(prepare_rankings(rankings, fusion_method, norm, query), **values)),
             depth,
         )
         for query, rankings in rankings_by_query(runs).items()
@@ -79,22 +79,22 @@ def train(
     ((0.5,), (1.0,))
     """
     fusion_method = find_method(method)
-    if fusion_method.training is None:
+    if fusion_method.train is None:
         raise BadInput(
             f"{fusion_method.name} has no values to learn", hint="remove the training, or tune its parameters"
         )
     if not qrels:
         raise MissingEvidence(f"{fusion_method.name} needs judged queries to learn from, got none")
-    scale = find_normalisation(norm or default_norm(method)).name
-    settings = fusion_method.check_parameters(params, len(runs), trains=True)
+    norm = find_normalisation(norm or default_norm(method)).name
+    values = fusion_method.resolve_parameters(params, len(runs), for_training=True)
     prepared = {
-        query: prepare_rankings([run.get(query, {}) for run in runs], fusion_method, scale, query) for query in qrels
+        query: prepare_rankings([run.get(query, {}) for run in runs], fusion_method, norm, query) for query in qrels
     }
     return TrainedFusion(
         fusion_method.name,
-        scale,
-        learn_values(fusion_method, qrels, prepared, len(runs), settings, rel),
-        settings,
+        norm,
+        learn_values(fusion_method, qrels, prepared, len(runs), values, rel),
+        values,
         len(qrels),
     )
 
@@ -103,21 +103,21 @@ def learn_values(
     fusion_method: FusionMethod,
     qrels: ScoresByQuery,
     prepared: Mapping[str, Rankings],
-    runs: int,
-    settings: Mapping[str, Any],
+    n_runs: int,
+    values: Mapping[str, Any],
     rel: float,
 ) -> tuple[Sequence[float], ...]:
     """Compute the learned values of each run from prepared rankings."""
-    if fusion_method.training is None:
+    if fusion_method.train is None:
         return ()
     relevant = {query: {doc for doc, grade in docs.items() if grade >= rel} for query, docs in qrels.items()}
     rows = []
-    for i in range(runs):
+    for i in range(n_runs):
         lists = [
             np.array([doc in relevant_docs for doc in prepared[query][i]], np.float64)
             for query, relevant_docs in relevant.items()
         ]
-        rows.append(fusion_method.training(RelevantRanks(lists, list(map(len, relevant.values()))), **settings))
+        rows.append(fusion_method.train(RelevantRanks(lists, list(map(len, relevant.values()))), **values))
     return tuple(rows)
 
 
@@ -141,10 +141,10 @@ def prepare_rankings(
     rankings: Sequence[Mapping[str, float]], fusion_method: FusionMethod, norm: str, query: str | None = None
 ) -> Rankings:
     """Normalise the rankings of a query, sorted best first if ranks are needed."""
-    scale = find_normalisation(norm)
+    normalisation = find_normalisation(norm)
     try:
-        check = to_ranking if fusion_method.input_kind != "scores" or scale.uses_ranks else check_scores
-        return scale.function([check(ranking) for ranking in rankings])
+        check = to_ranking if fusion_method.input_kind != "scores" or normalisation.uses_ranks else check_scores
+        return normalisation.function([check(ranking) for ranking in rankings])
     except BadInput as error:
         if query is None:
             raise
@@ -160,29 +160,29 @@ def truncate(ranking: Ranking, depth: int | None) -> Ranking:
     return dict(list(ranking.items())[:depth])
 
 
-def _resolve_settings(
-    method: str, norm: str | None, trained: TrainedFusion | None, params: Mapping[str, Any], runs: int
+def _resolve_fusion(
+    method: str, norm: str | None, trained: TrainedFusion | None, params: Mapping[str, Any], n_runs: int
 ) -> tuple[FusionMethod, str, dict[str, Any]]:
     """Resolve method, normalisation and parameters.
 
     Raises if they do not fit together.
     """
     fusion_method = find_method(method)
-    if runs == 0:
+    if n_runs == 0:
         raise BadInput("no rankings to fuse", hint="pass at least one ranking")
-    settings = fusion_method.check_parameters(params, runs)
-    if fusion_method.training is None:
+    values = fusion_method.resolve_parameters(params, n_runs)
+    if fusion_method.train is None:
         if trained is not None:
             raise BadInput(f"{fusion_method.name} does not use learned values, got those of {trained.method}")
-        return fusion_method, norm or default_norm(method), settings
+        return fusion_method, norm or default_norm(method), values
     if trained is None:
         raise MissingEvidence(
             f"{fusion_method.name} must first learn from judged queries",
             hint=f'pass trained=train("{fusion_method.name}", qrels, runs), or tune it (--tune --qrels FILE)',
         )
-    if trained.method != fusion_method.name or len(trained.rows) != runs:
+    if trained.method != fusion_method.name or len(trained.rows) != n_runs:
         raise BadInput(
-            f"expected values that {fusion_method.name} learned from {runs} runs, got those of {trained.method} "
+            f"expected values that {fusion_method.name} learned from {n_runs} runs, got those of {trained.method} "
             f"from {len(trained.rows)} runs"
         )
-    return fusion_method, norm or trained.norm, settings | {"rows": trained.rows}
+    return fusion_method, norm or trained.norm, values | {"rows": trained.rows}

@@ -18,7 +18,7 @@ import numpy as np
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import ScoresByQuery
 from ragauge.core.settings import check_keywords
-from ragauge.fusion.methods import FusionMethod, default_norm, find_method, simplex_weights
+from ragauge.fusion.methods import FusionMethod, MethodParameter, default_norm, find_method, simplex_weights
 from ragauge.fusion.normalisation import Ranking, Rankings, find_normalisation, sort_ranking
 from ragauge.fusion.query_fusion import learn_values, prepare_rankings, rankings_by_query, truncate
 from ragauge.fusion.trained_methods import TrainedFusion
@@ -102,7 +102,7 @@ def cross_validate(
     """
     check_keywords("cross_validate", options, TuningOptions)
     fusion_method = find_method(method)
-    scale = find_normalisation(norm or default_norm(method)).name
+    norm = find_normalisation(norm or default_norm(method)).name
     if not runs:
         raise BadInput("no runs to fuse", hint="pass at least one run")
     split = split_folds(qrels, options.get("folds", 5), options.get("seed", 0))
@@ -110,10 +110,10 @@ def cross_validate(
     session = _TuningSession(
         method=fusion_method,
         grid=parameter_combinations(fusion_method, len(runs), options.get("grid")),
-        rankings={query: prepare_rankings(lists, fusion_method, scale, query) for query, lists in rankings.items()},
+        rankings={query: prepare_rankings(lists, fusion_method, norm, query) for query, lists in rankings.items()},
         qrels=qrels,
         score=score,
-        runs=len(runs),
+        n_runs=len(runs),
         depth=options.get("depth"),
         rel=rel,
     )
@@ -129,15 +129,15 @@ def cross_validate(
     fused |= session.fuse(params, rows, [query for query in rankings if query not in qrels])
     return TunedFusion(
         method=fusion_method.name,
-        norm=scale,
+        norm=norm,
         run={query: fused[query] for query in rankings},
         folds=tuple(chosen),
         scores=session.values({query: fused[query] for query in qrels}),
         in_sample=session.values(in_sample),
         params=params,
         trained=None
-        if fusion_method.training is None
-        else TrainedFusion(fusion_method.name, scale, rows, session.train_only(params), len(qrels)),
+        if fusion_method.train is None
+        else TrainedFusion(fusion_method.name, norm, rows, session.training_values(params), len(qrels)),
         tried=tried_values,
     )
 
@@ -156,15 +156,17 @@ def split_folds(queries: Collection[str], folds: int, seed: int) -> list[tuple[s
     return [tuple(sorted(shuffled[at::folds])) for at in range(folds)]
 
 
-def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: ParameterGrid | None) -> list[dict[str, Any]]:
+def parameter_combinations(
+    fusion_method: FusionMethod, n_runs: int, grid: ParameterGrid | None
+) -> list[dict[str, Any]]:
     """List the parameter combinations to try; raises `BadInput` if one is invalid."""
     if grid is None:
         values = {
-            name: _values_to_try(setting, runs)
-            for name, setting in fusion_method.settings.items()
-            if setting.grid or setting.is_weights
+            name: _values_to_try(parameter, n_runs)
+            for name, parameter in fusion_method.parameters.items()
+            if parameter.grid or parameter.is_weights
         }
-        if not values and fusion_method.training is None:
+        if not values and fusion_method.train is None:
             raise BadInput(f"{fusion_method.name} has no parameters to tune", hint="fuse without tuning")
         grid = values
     if isinstance(grid, Mapping):
@@ -178,15 +180,17 @@ def parameter_combinations(fusion_method: FusionMethod, runs: int, grid: Paramet
         training = {
             name: value
             for name, value in candidate.items()
-            if name in fusion_method.settings and fusion_method.settings[name].is_training_only
+            if name in fusion_method.parameters and fusion_method.parameters[name].is_training_only
         }
-        fusion_method.check_parameters(training, runs, trains=True)
-        fusion_method.check_parameters({name: value for name, value in candidate.items() if name not in training}, runs)
+        fusion_method.resolve_parameters(training, n_runs, for_training=True)
+        fusion_method.resolve_parameters(
+            {name: value for name, value in candidate.items() if name not in training}, n_runs
+        )
     return candidates
 
 
-def _values_to_try(setting: Any, runs: int) -> Sequence[Any]:
-    return simplex_weights(runs) if setting.is_weights else (setting.default, *setting.grid)
+def _values_to_try(parameter: MethodParameter, n_runs: int) -> Sequence[Any]:
+    return simplex_weights(n_runs) if parameter.is_weights else (parameter.default, *parameter.grid)
 
 
 @dataclass(eq=False)
@@ -198,15 +202,17 @@ class _TuningSession:
     rankings: Mapping[str, Rankings]
     qrels: ScoresByQuery
     score: QueryScorer
-    runs: int
+    n_runs: int
     depth: int | None
     rel: float
     cached_scores: dict[int, Mapping[str, float]] = field(default_factory=dict)
 
-    def train_only(self, params: ParameterValues) -> dict[str, Any]:
+    def training_values(self, params: ParameterValues) -> dict[str, Any]:
         """Return the training parameters, given or default."""
-        training_params = {name: value for name, value in params.items() if self.method.settings[name].is_training_only}
-        return self.method.check_parameters(training_params, self.runs, trains=True)
+        training_params = {
+            name: value for name, value in params.items() if self.method.parameters[name].is_training_only
+        }
+        return self.method.resolve_parameters(training_params, self.n_runs, for_training=True)
 
     def choose(self, queries: Sequence[str]) -> tuple[ParameterValues, tuple[Sequence[float], ...], Any]:
         """Choose the best combination on these queries.
@@ -232,7 +238,7 @@ class _TuningSession:
 
     def _learn_rows(self, params: ParameterValues, queries: Sequence[str]) -> tuple[Sequence[float], ...]:
         judged = {query: self.qrels[query] for query in queries}
-        return learn_values(self.method, judged, self.rankings, self.runs, self.train_only(params), self.rel)
+        return learn_values(self.method, judged, self.rankings, self.n_runs, self.training_values(params), self.rel)
 
     def _score_combination(
         self, at: int, params: ParameterValues, rows: tuple[Sequence[float], ...], queries: Sequence[str]
@@ -241,7 +247,7 @@ class _TuningSession:
 
         Cached for all folds if the method does not learn.
         """
-        if self.method.training is not None:
+        if self.method.train is not None:
             return self.values(self.fuse(params, rows, queries))
         if at not in self.cached_scores:
             self.cached_scores[at] = self.values(self.fuse(params, rows, self.qrels))
@@ -255,11 +261,11 @@ class _TuningSession:
         self, params: ParameterValues, rows: tuple[Sequence[float], ...], queries: Collection[str]
     ) -> dict[str, Ranking]:
         """Fuse the rankings of the given queries."""
-        fusing = {name: value for name, value in params.items() if not self.method.settings[name].is_training_only}
-        settings = self.method.check_parameters(fusing, self.runs) | ({"rows": rows} if rows else {})
+        fusing = {name: value for name, value in params.items() if not self.method.parameters[name].is_training_only}
+        values = self.method.resolve_parameters(fusing, self.n_runs) | ({"rows": rows} if rows else {})
         function = self.method.function
         return {
-            query: truncate(sort_ranking(function(self.rankings[query], **settings)), self.depth) for query in queries
+            query: truncate(sort_ranking(function(self.rankings[query], **values)), self.depth) for query in queries
         }
 
 

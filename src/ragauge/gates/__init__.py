@@ -20,7 +20,7 @@ from ragauge.files.table_rows import read_tags
 from ragauge.gates.checks import GateInput, check_rules
 from ragauge.gates.results import Gate, Rule, RuleCheck
 from ragauge.gates.rule_grammar import parse_rule, rule_texts
-from ragauge.gates.rule_ranges import check_rule_can_fail, check_tag_coverage
+from ragauge.gates.rule_ranges import check_rule_can_decide, check_tag_coverage
 from ragauge.gates.run_indicators import RunIndicators
 from ragauge.gates.settings import GateOptions, GateSettings, QueryTags
 from ragauge.gates.tested_run import (
@@ -101,28 +101,42 @@ def evaluate_gate(
         current = already_scored(run, qrels, timings)
     base = before if isinstance(before, RunIndicators) else already_scored(before, qrels, baseline_timings)
     current, base = _resolve_measure_directions([current, base], settings)
-    known_scores = [indicators.scores for indicators in (current, base) if indicators is not None]
+    known_scores = [run_indicators.scores for run_indicators in (current, base) if run_indicators is not None]
     rules = _parse_rules(settings.rules, settings.scoring_convention, known_scores)
-    terms = _scoring_settings(rules, settings, run)
-    settings.check_effects(rules, counts_stale=bool(terms.ks), is_scored=current is not None)
+    scoring_settings = _scoring_settings(rules, settings, run)
+    settings.check_effects(rules, counts_stale=bool(scoring_settings.ks), is_scored=current is not None)
     for run_indicators in (current, base):
         if run_indicators is not None:
-            check_same_versions(run_indicators, terms)
-    if current is None and terms.ks and not terms.measures and qrels is None and not has_judgments(run):
-        current = build_unjudged_run(run, terms, timings)
-        base = build_unjudged_run(before, terms, baseline_timings) if base is None and before is not None else base
+            check_same_versions(run_indicators, scoring_settings)
+    if (
+        current is None
+        and scoring_settings.ks
+        and not scoring_settings.measures
+        and qrels is None
+        and not has_judgments(run)
+    ):
+        current = build_unjudged_run(run, scoring_settings, timings)
+        base = (
+            build_unjudged_run(before, scoring_settings, baseline_timings)
+            if base is None and before is not None
+            else base
+        )
     if current is None:
-        current = score_run(run, qrels, terms, timings)
+        current = score_run(run, qrels, scoring_settings, timings)
     if base is None and before is not None:
         if isinstance(before, str) and isinstance(run, str) and before == run == "-":
             raise BadInput("standard input can be read only once", hint="use `-` for only one file")
         has_own_judgments = qrels is None and isinstance(before, str | Path) and is_run_folder(before)
-        base = score_run(before, None if has_own_judgments else find_judgments(current), terms, baseline_timings)
-    current = with_freshness(current, _ranked_run(run, current.name), terms)
+        base = score_run(
+            before, None if has_own_judgments else find_judgments(current), scoring_settings, baseline_timings
+        )
+    current = with_freshness(current, _ranked_run(run, current.name), scoring_settings)
     base = (
         None
         if base is None
-        else with_freshness(base, _ranked_run(run if isinstance(before, RunIndicators) else before, base.name), terms)
+        else with_freshness(
+            base, _ranked_run(run if isinstance(before, RunIndicators) else before, base.name), scoring_settings
+        )
     )
     changed = None
     if base is not None:
@@ -155,24 +169,26 @@ def _resolve_measure_directions(
     subjects: Sequence[RunIndicators | None], settings: GateSettings
 ) -> list[RunIndicators | None]:
     """Return already scored runs with the direction of each measure, as far as known."""
-    known_values = [indicators.scores.values for indicators in subjects if indicators is not None]
+    known_values = [run_indicators.scores.values for run_indicators in subjects if run_indicators is not None]
     named = [*settings.lower_is_better, *settings.higher_is_better]
     if named and not known_values:
         raise BadInput(
-            f"the direction of `{named[0]}` cannot be given here: measures computed from rankings have a direction",
-            hint="leave out --lower-is-better and --higher-is-better, or give a table of scores",
+            f"applies to score tables only; `{named[0]}` is computed from rankings and has a known direction",
+            setting="lower_is_better" if settings.lower_is_better else "higher_is_better",
         )
     directions = given_directions(settings.lower_is_better, settings.higher_is_better, known_values)
     return [
-        None if indicators is None else replace(indicators, scores=resolve_directions(indicators.scores, directions))
-        for indicators in subjects
+        None
+        if run_indicators is None
+        else replace(run_indicators, scores=resolve_directions(run_indicators.scores, directions))
+        for run_indicators in subjects
     ]
 
 
 def _scoring_settings(rules: Sequence[Rule], settings: GateSettings, run: Any) -> ScoringSettings:
     """Collect the measures and the freshness depths that the rules need."""
     about = dict.fromkeys(
-        rule.figure.measure or rule.figure.name for rule in rules if rule.figure.source in SCORED_SOURCES
+        rule.indicator.measure or rule.indicator.name for rule in rules if rule.indicator.source in SCORED_SOURCES
     )
     ks = dict.fromkeys(k for name in about if (k := indicators.freshness_depth(name)) is not None)
     measures = [
@@ -194,14 +210,14 @@ def _ranked_run(source: Any, name: str) -> Any:
 
 def _parse_rules(rules: Any, convention: Convention, known_scores: Sequence[Any]) -> list[Rule]:
     """Parse the given rules and add the implied ones."""
-    figure_of = partial(indicators.find_indicator, convention=convention, known=known_scores)
-    parsed_rules = list(dict.fromkeys(parse_rule(text, figure_of) for text in rule_texts(rules)))
+    find_indicator = partial(indicators.find_indicator, convention=convention, known=known_scores)
+    parsed_rules = list(dict.fromkeys(parse_rule(text, find_indicator) for text in rule_texts(rules)))
     if not parsed_rules:
         raise BadInput("no rules given", hint='add a rule: `--rule "ndcg@10 >= 0.4"`')
     for rule in parsed_rules:
-        check_rule_can_fail(rule, known_scores)
+        check_rule_can_decide(rule, known_scores)
     parsed_rules = _add_implied_rule(parsed_rules, "missing", always=convention.missing == "error")
-    if any(rule.figure.source == "latency" or rule.figure.name == "throughput" for rule in parsed_rules):
+    if any(rule.indicator.source == "latency" or rule.indicator.name == "throughput" for rule in parsed_rules):
         # Failed queries have no latency and would make a run look fast.
         parsed_rules = _add_implied_rule(parsed_rules, "failed")
     return parsed_rules
@@ -209,7 +225,7 @@ def _parse_rules(rules: Any, convention: Convention, known_scores: Sequence[Any]
 
 def _add_implied_rule(rules: Sequence[Rule], name: str, *, always: bool = False) -> list[Rule]:
     """Add a rule that no query is missing or failed, unless one limits their number."""
-    limited = any(rule.figure.name == name and rule.sign in ("<=", "<") and not rule.tag for rule in rules)
+    limited = any(rule.indicator.name == name and rule.sign in ("<=", "<") and not rule.tag for rule in rules)
     more = [] if limited and not always else [Rule(indicators.COUNT_INDICATORS[name], "limit", "<=")]
     return list(dict.fromkeys([*rules, *more]))
 
@@ -234,13 +250,13 @@ def _evaluate_gate(
     check_tag_coverage(rules, strata, run.expected_queries)
     known_tags = tags if tags or baseline is None else baseline.tags
     former = {tag: frozenset(_tag_values(tag, known_tags).values()) for tag in strata}
-    allowed = [rule for rule in rules if rule.figure.name == "missing" and rule.kind == "limit" and not rule.tag]
-    lacking = [rule for rule in rules if rule.figure.name != rule.figure.measure != "" and _is_upper_limit(rule)]
-    case = GateInput(
+    allowed = [rule for rule in rules if rule.indicator.name == "missing" and rule.kind == "limit" and not rule.tag]
+    lacking = [rule for rule in rules if rule.indicator.name != rule.indicator.measure != "" and _is_upper_limit(rule)]
+    gate_input = GateInput(
         run, baseline, settings.alpha, settings.correction, settings.min_queries, allowed, lacking,
         strata, former, common,
     )  # fmt: skip
-    checks = check_rules(rules, case)
+    checks = check_rules(rules, gate_input)
     dates = {
         "run": RunDate.find(run.manifest),
         "baseline": None if baseline is None else RunDate.find(baseline.manifest),
@@ -250,8 +266,8 @@ def _evaluate_gate(
         checks,
         None if baseline is None else baseline.name,
         run.scores.convention,
-        case.alpha,
-        case.correction,
+        gate_input.alpha,
+        gate_input.correction,
         [*notes, *_gate_notes(run, baseline, checks, strata)],
         {name: date for name, date in dates.items() if date is not None},
     )
@@ -290,7 +306,7 @@ def _gate_notes(
         notes.append(CREATE_BASELINE_HINT)
     if baseline is not None:
         notes += [note for note in baseline.scores.notes if note not in notes]
-        if any(check.rule.figure.source in TIME_SOURCES and check.rule.needs_baseline for check in checks):
+        if any(check.rule.indicator.source in TIME_SOURCES and check.rule.needs_baseline for check in checks):
             notes += timing_difference_notes(run, baseline)
     for tag, values in strata.items():
         n_untagged = len(run.expected_queries - values.keys())
@@ -306,22 +322,23 @@ def _is_upper_limit(rule: Rule) -> bool:
 
 def _unscored_notes(run: RunIndicators, checks: Sequence[RuleCheck]) -> list[str]:
     """Explain how to allow unscored samples, if no rule limits their number."""
-    named: set[object] = {check.rule.figure.measure for check in checks if check.rule.figure.source == "count"}
+    named: set[object] = {check.rule.indicator.measure for check in checks if check.rule.indicator.source == "count"}
     named |= {indicators.freshness_depth(str(name)) for name in named} - {None}
-    notes = dict.fromkeys(check.rule.figure.name for check in checks if check.rule.figure.source in ("measure", "age"))
-    open_ones = [
+    notes = dict.fromkeys(
+        check.rule.indicator.name for check in checks if check.rule.indicator.source in ("measure", "age")
+    )
+    unlimited_names = [
         name
         for name in notes
         if name not in named
         and indicators.freshness_depth(name) not in named
-        and (run.scores.unscored.get(name) or run.silent_at(name))
+        and (run.scores.unscored.get(name) or run.has_unscored_queries(name))
     ]
-    if not open_ones or not (run.covers_all_queries or run.silent_at(open_ones[0])):
+    if not unlimited_names or not (run.covers_all_queries or run.has_unscored_queries(unlimited_names[0])):
         return []
     noun = "queries" if run.freshness_by_depth else "samples"
-    return [
-        f"{noun} without a value fail a rule unless another one allows them, as in `unscored({open_ones[0]}) <= 5%`"
-    ]
+    example = f"unscored({unlimited_names[0]}) <= 5%"
+    return [f"{noun} without a value fail a rule unless another one allows them, as in `{example}`"]
 
 
 def _detectable_loss_notes(checks: Sequence[RuleCheck]) -> list[str]:
@@ -332,7 +349,7 @@ def _detectable_loss_notes(checks: Sequence[RuleCheck]) -> list[str]:
     worst: dict[tuple[str, str], RuleCheck] = {}
     for check in checks:
         if check.rule.kind == "not worse" and check.passed and check.detectable > 0:
-            key = check.rule.figure.name, check.rule.tag
+            key = check.rule.indicator.name, check.rule.tag
             if key not in worst or check.detectable > worst[key].detectable:
                 worst[key] = check
     losses = []

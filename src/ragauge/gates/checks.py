@@ -68,68 +68,74 @@ class GateInput:
     """Queries that rules about a change use if the corpora differ; None for all."""
 
 
-def check_rules(rules: Sequence[Rule], case: GateInput) -> list[RuleCheck]:
+def check_rules(rules: Sequence[Rule], gate_input: GateInput) -> list[RuleCheck]:
     """Check every rule, in every stratum if requested.
 
     The p-values of `not worse` rules are corrected together.
     """
-    expanded_rules = dict.fromkeys(expanded for rule in rules for expanded in _expand_strata(rule, case))
-    checks = [_check_rule(rule, case) for rule in expanded_rules]
-    open_ones = [i for i, check in enumerate(checks) if check.rule.kind == "not worse" and not math.isnan(check.p)]
-    after = correct_p_values(np.array([checks[i].p for i in open_ones]), case.correction)
-    for i, p in zip(open_ones, after.tolist(), strict=True):
+    expanded_rules = dict.fromkeys(expanded for rule in rules for expanded in _expand_strata(rule, gate_input))
+    checks = [_check_rule(rule, gate_input) for rule in expanded_rules]
+    undecided = [i for i, check in enumerate(checks) if check.rule.kind == "not worse" and not math.isnan(check.p)]
+    after = correct_p_values(np.array([checks[i].p for i in undecided]), gate_input.correction)
+    for i, p in zip(undecided, after.tolist(), strict=True):
         check = replace(checks[i], p=p)
-        checks[i] = replace(check, passed=True) if p >= case.alpha else replace(check, reason=_worse_reason(check))
+        checks[i] = (
+            replace(check, passed=True) if p >= gate_input.alpha else replace(check, reason=_worse_reason(check))
+        )
     return checks
 
 
-def _expand_strata(rule: Rule, case: GateInput) -> list[Rule]:
+def _expand_strata(rule: Rule, gate_input: GateInput) -> list[Rule]:
     if not rule.tag or rule.value is not None:
         return [rule]
-    queries = case.run.queries_of(rule.figure.measure or rule.figure.name)
-    run_values = (value for query, value in case.strata[rule.tag].items() if query in queries)
-    values = {*run_values, *case.baseline_tags.get(rule.tag, ())}
+    queries = gate_input.run.queries_of(rule.indicator.measure or rule.indicator.name)
+    run_values = (value for query, value in gate_input.strata[rule.tag].items() if query in queries)
+    values = {*run_values, *gate_input.baseline_tags.get(rule.tag, ())}
     return [replace(rule, value=value) for value in sorted(values)]
 
 
-def _check_rule(rule: Rule, case: GateInput) -> RuleCheck:
+def _check_rule(rule: Rule, gate_input: GateInput) -> RuleCheck:
     subset: QuerySubset = None
     if rule.tag:
-        rule_queries = case.run.queries_of(rule.figure.measure or rule.figure.name)
-        subset = frozenset(q for q, value in case.strata[rule.tag].items() if value == rule.value) & rule_queries
+        rule_queries = gate_input.run.queries_of(rule.indicator.measure or rule.indicator.name)
+        subset = frozenset(q for q, value in gate_input.strata[rule.tag].items() if value == rule.value) & rule_queries
         if not subset:
             return RuleCheck(rule, False, f"no judged query has {rule.tag}={rule.value}")
-    if rule.needs_baseline and case.common_queries is not None:
-        subset = case.common_queries if subset is None else subset & case.common_queries
+    if rule.needs_baseline and gate_input.common_queries is not None:
+        subset = gate_input.common_queries if subset is None else subset & gate_input.common_queries
         if not subset:
             return RuleCheck(rule, False, "run and baseline have no query in common")
-        if not rule.figure.splits and rule.figure.source == "measure":
-            return RuleCheck(rule, False, f"{rule.figure.name} cannot be computed on the common queries alone")
-    current = case.run.read(rule.figure, subset, lenient=_can_lack_values(rule, case, case.run, subset))
+        if not rule.indicator.splits and rule.indicator.source == "measure":
+            return RuleCheck(rule, False, f"{rule.indicator.name} cannot be computed on the common queries alone")
+    current = gate_input.run.read(
+        rule.indicator, subset, lenient=_can_lack_values(rule, gate_input, gate_input.run, subset)
+    )
     if current.reason:
         return RuleCheck(rule, False, current.reason, n=current.n)
-    shallow = _depth_reason(rule, case.run, "the run")
+    shallow = _depth_reason(rule, gate_input.run, "the run")
     if shallow:
         return RuleCheck(rule, False, shallow, current.value, n=current.n)
     if not rule.needs_baseline:
         check = _check_limit(rule, current)
-        return check if check.passed else _name_absent_queries(check, case.run, current, subset)
-    if case.baseline is None:
+        return check if check.passed else _name_absent_queries(check, gate_input.run, current, subset)
+    if gate_input.baseline is None:
         return RuleCheck(rule, False, NO_BASELINE_REASON, current.value, n=current.n)
-    base = case.baseline.read(rule.figure, subset, lenient=_can_lack_values(rule, case, case.baseline, subset))
+    base = gate_input.baseline.read(
+        rule.indicator, subset, lenient=_can_lack_values(rule, gate_input, gate_input.baseline, subset)
+    )
     reason = (
         f"the baseline has no value: {base.reason}"
         if base.reason
-        else _incomparable_reason(rule, case, case.baseline, subset)
+        else _incomparable_reason(rule, gate_input, gate_input.baseline, subset)
     )
     check = RuleCheck(rule, False, reason, current.value, n=current.n, baseline=base.value)
     if reason:
         return check
     check = replace(check, difference=current.value - base.value)
-    if rule.figure.source == "measure":
-        return _check_score_difference(check, case, case.baseline, subset)
-    if rule.figure.source == "latency":
-        return _check_latency_difference(check, case, case.baseline, subset)
+    if rule.indicator.source == "measure":
+        return _check_score_difference(check, gate_input, gate_input.baseline, subset)
+    if rule.indicator.source == "latency":
+        return _check_latency_difference(check, gate_input, gate_input.baseline, subset)
     return _check_change(check)
 
 
@@ -137,9 +143,9 @@ def _name_absent_queries(
     check: RuleCheck, run: RunIndicators, current: IndicatorValue, subset: QuerySubset
 ) -> RuleCheck:
     """Name the queries that make a limit on `missing` or `empty` fail."""
-    if check.rule.figure.name == "missing":
+    if check.rule.indicator.name == "missing":
         queries, verb, unnamed = run.missing_queries, "lacks", ", which were not run"
-    elif check.rule.figure.name == "empty":
+    elif check.rule.indicator.name == "empty":
         queries, verb, unnamed = run.empty_queries, "has no document for", ""
     else:
         return check
@@ -159,20 +165,20 @@ def _check_limit(rule: Rule, current: IndicatorValue) -> RuleCheck:
 
 def is_limit_met(rule: Rule, subject: RunIndicators, subset: QuerySubset = None) -> bool:
     """Return whether a rule with a limit passes for a run."""
-    indicator_value = subject.read(rule.figure, subset)
+    indicator_value = subject.read(rule.indicator, subset)
     return not indicator_value.reason and _check_limit(rule, indicator_value).passed
 
 
-def _can_lack_values(rule: Rule, case: GateInput, subject: RunIndicators, subset: QuerySubset) -> bool:
+def _can_lack_values(rule: Rule, gate_input: GateInput, subject: RunIndicators, subset: QuerySubset) -> bool:
     """Return whether a mean over part of the queries is accepted.
 
     It is if rules limit the number of unscored queries and all of them pass.
     """
-    name, depth = rule.figure.name, freshness_depth(rule.figure.name)  # freshness at one k lacks the same queries
+    name, depth = rule.indicator.name, freshness_depth(rule.indicator.name)  # freshness at one k lacks the same queries
     unscored_rules = [
         rule
-        for rule in case.unscored
-        if rule.figure.measure == name or (depth is not None and freshness_depth(rule.figure.measure) == depth)
+        for rule in gate_input.unscored
+        if rule.indicator.measure == name or (depth is not None and freshness_depth(rule.indicator.measure) == depth)
     ]
     return bool(unscored_rules) and all(is_limit_met(rule, subject, subset) for rule in unscored_rules)
 
@@ -193,18 +199,18 @@ def _compare_with_limit(value: float, sign: str, limit: float, scale: float = 0.
     ), "not below" if is_equal else "above"
 
 
-def _incomparable_reason(rule: Rule, case: GateInput, base: RunIndicators, subset: QuerySubset) -> str:
+def _incomparable_reason(rule: Rule, gate_input: GateInput, base: RunIndicators, subset: QuerySubset) -> str:
     """Return why two runs with the same data cannot be compared by a rule.
 
     Empty if they can.
     """
-    if freshness_depth(rule.figure.name) is not None:
-        return _query_mismatch_reason(rule.figure.name, case.run, base, subset) or _depth_reason(
+    if freshness_depth(rule.indicator.name) is not None:
+        return _query_mismatch_reason(rule.indicator.name, gate_input.run, base, subset) or _depth_reason(
             rule, base, "the baseline"
         )
-    if rule.figure.source != "measure":
+    if rule.indicator.source != "measure":
         return ""
-    for allowed in case.missing:
+    for allowed in gate_input.missing:
         lacking = sorted(base.missing_queries)
         if lacking and not is_limit_met(allowed, base):
             return (
@@ -213,21 +219,21 @@ def _incomparable_reason(rule: Rule, case: GateInput, base: RunIndicators, subse
                 f"and the rule is `{allowed}`"
             )
     shallow = _depth_reason(rule, base, "the baseline")
-    run_depth, baseline_depth = case.run.depth, base.depth
+    run_depth, baseline_depth = gate_input.run.depth, base.depth
     if run_depth is None or baseline_depth is None or run_depth == baseline_depth:
         return shallow
-    measure = find_measure(rule.figure.name)
+    measure = find_measure(rule.indicator.name)
     if measure is None or (measure.cutoff is not None and measure.cutoff <= min(run_depth, baseline_depth)):
         return ""
-    ks = [indicators.manifest["plan"]["k"] for indicators in (case.run, base)]
+    ks = [run_indicators.manifest["plan"]["k"] for run_indicators in (gate_input.run, base)]
     return f"the run was made with k={ks[0]}, the baseline with k={ks[1]}"
 
 
 def _query_mismatch_reason(name: str, run: RunIndicators, base: RunIndicators, subset: QuerySubset) -> str:
     """Return why freshness of two runs is not comparable, if their queries differ."""
     run_queries, baseline_queries = (
-        indicators.queries_of(name) if subset is None else indicators.queries_of(name) & subset
-        for indicators in (run, base)
+        run_indicators.queries_of(name) if subset is None else run_indicators.queries_of(name) & subset
+        for run_indicators in (run, base)
     )
     for queries, other_queries, prefix in (
         (run_queries, baseline_queries, "the run lacks"),
@@ -245,89 +251,99 @@ def _depth_reason(rule: Rule, subject: RunIndicators, label: str) -> str:
 
     Empty if it does not.
     """
-    measure = find_measure(rule.figure.name) if rule.figure.source == "measure" else None
-    cutoff = freshness_depth(rule.figure.name) if measure is None else measure.cutoff
+    measure = find_measure(rule.indicator.name) if rule.indicator.source == "measure" else None
+    cutoff = freshness_depth(rule.indicator.name) if measure is None else measure.cutoff
     judged = subject.scores.judged
     depth = subject.depth if measure is None else None if judged is None else judged.depth
     if cutoff is None or depth is None or cutoff <= depth:
         return ""
-    return f"{rule.figure.name} needs {cutoff:g} documents per query, but {label} was made with k={depth:g}"
+    return f"{rule.indicator.name} needs {cutoff:g} documents per query, but {label} was made with k={depth:g}"
 
 
-def _check_score_difference(check: RuleCheck, case: GateInput, base: RunIndicators, subset: QuerySubset) -> RuleCheck:
+def _check_score_difference(
+    check: RuleCheck, gate_input: GateInput, base: RunIndicators, subset: QuerySubset
+) -> RuleCheck:
     """Check the paired difference of a measure to the baseline."""
-    name, lower = check.rule.figure.name, check.rule.figure.lower_is_better
+    name, lower = check.rule.indicator.name, check.rule.indicator.lower_is_better
     values = [
-        {q: v for q, v in indicators.scores_of(name).per_query[name].items() if subset is None or q in subset}
-        for indicators in (case.run, base)
+        {q: v for q, v in run_indicators.scores_of(name).per_query[name].items() if subset is None or q in subset}
+        for run_indicators in (gate_input.run, base)
     ]
     if values[0].keys() != values[1].keys() and all(
-        _can_lack_values(check.rule, case, indicators, subset) for indicators in (case.run, base)
+        _can_lack_values(check.rule, gate_input, run_indicators, subset) for run_indicators in (gate_input.run, base)
     ):
         shared_queries = [query for query in values[0] if query in values[1]]
         values = [{query: value[query] for query in shared_queries} for value in values]
         check = _restrict_to_shared(check, values)
-    gaps, reason = paired_score_differences(*values)
-    reason = reason or ("" if len(gaps) else "no query has a value here and in the baseline")
+    differences, reason = paired_score_differences(*values)
+    reason = reason or ("" if len(differences) else "no query has a value here and in the baseline")
     if reason:
         return replace(check, reason=reason)
-    n = len(gaps)
+    n = len(differences)
     if n > 1 and find_aggregate(name) is mean:
-        detectable = detectable_difference(float(gaps.std(ddof=1)), n, alpha=2 * case.alpha)
-        check = replace(check, ci=t_interval(gaps, 1 - 2 * case.alpha), detectable=detectable)
+        detectable = detectable_difference(float(differences.std(ddof=1)), n, alpha=2 * gate_input.alpha)
+        check = replace(check, ci=t_interval(differences, 1 - 2 * gate_input.alpha), detectable=detectable)
     if check.rule.kind not in TESTED_CONDITIONS:
         return _check_change(check)
-    if n < max(2, case.min_queries):
-        return _fail_too_few(check, n, case)
-    better = (-gaps if lower else gaps)[:, None]
+    if n < max(2, gate_input.min_queries):
+        return _fail_too_few(check, n, gate_input)
+    better = (-differences if lower else differences)[:, None]
     if check.rule.kind == "not worse":
         return replace(check, p=float(t_test(-better)[1][0]))
     margin = _allowed_margin(check)
     if math.isnan(margin):
         return replace(check, reason=ZERO_BASELINE_REASON)
-    return _decide_by_test(replace(check, p=float(t_test(better, -margin)[1][0])), case, margin)
+    return _decide_by_test(replace(check, p=float(t_test(better, -margin)[1][0])), gate_input, margin)
 
 
 def _restrict_to_shared(check: RuleCheck, values: Sequence[Mapping[str, float]]) -> RuleCheck:
     """Restrict value and baseline to the queries with a value in both runs."""
     if not values[0]:
         return check
-    aggregate = find_aggregate(check.rule.figure.name) or mean
+    aggregate = find_aggregate(check.rule.indicator.name) or mean
     run_value, base_value = (float(aggregate(np.array(list(value.values())))) for value in values)
     return replace(check, value=run_value, baseline=base_value, difference=run_value - base_value, n=len(values[0]))
 
 
-def _check_latency_difference(check: RuleCheck, case: GateInput, base: RunIndicators, subset: QuerySubset) -> RuleCheck:
+def _check_latency_difference(
+    check: RuleCheck, gate_input: GateInput, base: RunIndicators, subset: QuerySubset
+) -> RuleCheck:
     """Check a latency against the baseline's by a paired permutation test."""
-    run_times, baseline_times = (indicators.times(check.rule.figure.stage) for indicators in (case.run, base))
+    run_times, baseline_times = (
+        run_indicators.times(check.rule.indicator.stage) for run_indicators in (gate_input.run, base)
+    )
     executed = [
-        set() if indicators.timings is None else set(indicators.timings["query"].to_list())
-        for indicators in (case.run, base)
+        set() if run_indicators.timings is None else set(run_indicators.timings["query"].to_list())
+        for run_indicators in (gate_input.run, base)
     ]
     not_run = sorted(q for q in executed[1] - executed[0] if subset is None or q in subset)
     if not_run:
         return replace(
             check, reason=f"{len(not_run)} queries of the baseline were not run ({format_first_names(not_run)})"
         )
-    now, then = pair_latencies(run_times, baseline_times, subset)
-    n, figure = len(now), LATENCY_STATISTICS[check.rule.figure.statistic]
+    run_latencies, base_latencies = pair_latencies(run_times, baseline_times, subset)
+    n, statistic = len(run_latencies), LATENCY_STATISTICS[check.rule.indicator.statistic]
     if n > 1:
-        check = replace(check, ci=bootstrap_difference(now, then, figure, 1 - 2 * case.alpha))
+        check = replace(
+            check, ci=bootstrap_difference(run_latencies, base_latencies, statistic, 1 - 2 * gate_input.alpha)
+        )
     if check.rule.kind not in TESTED_CONDITIONS:
         return _check_change(check)
-    if n < max(2, case.min_queries):
-        return _fail_too_few(check, n, case)
-    if 0.5**n >= case.alpha:  # even if every query is slower, the smallest possible p-value is 0.5**n
-        return replace(check, n=n, reason=f"{n} queries are too few for a test of times at alpha {case.alpha:g}")
+    if n < max(2, gate_input.min_queries):
+        return _fail_too_few(check, n, gate_input)
+    if 0.5**n >= gate_input.alpha:  # even if every query is slower, the smallest possible p-value is 0.5**n
+        return replace(check, n=n, reason=f"{n} queries are too few for a test of times at alpha {gate_input.alpha:g}")
     check = replace(check, n=n)
     if check.rule.kind == "not worse":
-        return replace(check, p=paired_permutation_test(now, then, figure)[0])
+        return replace(check, p=paired_permutation_test(run_latencies, base_latencies, statistic)[0])
     margin = _allowed_margin(check)
     if math.isnan(margin):
         return replace(check, reason=ZERO_BASELINE_REASON)
     # At the margin, the run equals the baseline with every query slower by that much.
-    slower = then * (1 + check.rule.limit / 100) if check.rule.percent else then + margin
-    return _decide_by_test(replace(check, p=paired_permutation_test(now, slower, figure)[1]), case, margin)
+    slower = base_latencies * (1 + check.rule.limit / 100) if check.rule.percent else base_latencies + margin
+    return _decide_by_test(
+        replace(check, p=paired_permutation_test(run_latencies, slower, statistic)[1]), gate_input, margin
+    )
 
 
 ZERO_BASELINE_REASON = "the value of the baseline is 0, so the change has no percentage"
@@ -357,18 +373,18 @@ def _check_change(check: RuleCheck) -> RuleCheck:
     return replace(check, passed=is_met, limit=limit, reason=reason)
 
 
-def _fail_too_few(check: RuleCheck, n: int, case: GateInput) -> RuleCheck:
+def _fail_too_few(check: RuleCheck, n: int, gate_input: GateInput) -> RuleCheck:
     count_text = pluralise(n, "query is", "queries are")
-    return replace(check, n=n, reason=f"{count_text} too few for a test, which needs {max(2, case.min_queries)}")
+    return replace(check, n=n, reason=f"{count_text} too few for a test, which needs {max(2, gate_input.min_queries)}")
 
 
 def _worse_reason(check: RuleCheck) -> str:
     return f"significantly worse than the baseline ({format_significant(check.baseline)})"
 
 
-def _decide_by_test(check: RuleCheck, case: GateInput, margin: float) -> RuleCheck:
+def _decide_by_test(check: RuleCheck, gate_input: GateInput, margin: float) -> RuleCheck:
     """Pass the check if its test is significant, or give the reason."""
-    if check.p < case.alpha:
+    if check.p < gate_input.alpha:
         return replace(check, passed=True)
     baseline = format_significant(check.baseline)
     if check.rule.kind == "better":

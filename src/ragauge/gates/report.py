@@ -36,7 +36,7 @@ def format_value_and_limit(check: RuleCheck) -> tuple[str, str]:
 
 
 def _value_style(check: RuleCheck) -> str:
-    return UNIT_STYLES.get(check.rule.figure.unit, "score")
+    return UNIT_STYLES.get(check.rule.indicator.unit, "score")
 
 
 def _relative_change(check: RuleCheck) -> tuple[float, float, float, str]:
@@ -47,7 +47,7 @@ def _relative_change(check: RuleCheck) -> tuple[float, float, float, str]:
     if check.rule.percent and check.baseline:
         difference, low, high = (number / abs(check.baseline) for number in (check.difference, *check.ci))
         return difference, low, high, "signed share"
-    return check.difference, *check.ci, CHANGE_STYLES.get(check.rule.figure.unit, "signed")
+    return check.difference, *check.ci, CHANGE_STYLES.get(check.rule.indicator.unit, "signed")
 
 
 def describe_test_outcome(check: RuleCheck) -> str:
@@ -91,8 +91,8 @@ def build_report(gate: Gate) -> Report:
         summarise_gate(gate),
         [section for section in sections if section.blocks],
         [gate.run, *([f"convention {gate.convention}"] if gate.convention else [])],
-        notes=[*describe_run_dates(gate.answers), *gate.notes],
-        provenance={"made": max((date.made for date in gate.answers.values()), default=None)},
+        notes=[*describe_run_dates(gate.run_dates), *gate.notes],
+        provenance={"made": max((date.made for date in gate.run_dates.values()), default=None)},
     )
 
 
@@ -136,7 +136,7 @@ def _build_rules_table(gate: Gate) -> Table:
 
 def _describe_test(gate: Gate) -> str:
     """Describe the tests behind the p-values, for those rules that have one."""
-    sources = {check.rule.figure.source for check in gate.checks if check.is_tested}
+    sources = {check.rule.indicator.source for check in gate.checks if check.is_tested}
     names = {"measure": "paired t-test", "latency": "paired permutation test of times"}
     tests = " or ".join(name for source, name in names.items() if source in sources)
     corrected = "" if gate.correction == "none" else f", `not worse` corrected by {gate.correction}"
@@ -224,7 +224,7 @@ def _junit_suite(gate: Gate, cases: Sequence[Xml.Element], failures: int = 0, er
     counts = {"tests": str(len(cases)), "failures": str(failures), "errors": str(errors), "skipped": "0", "time": "0"}
     root = Xml.Element("testsuites", counts)
     suite = Xml.SubElement(root, "testsuite", {"name": one_line(f"ragauge gate {gate.run}"), **counts})
-    notes = describe_run_dates(gate.answers)
+    notes = describe_run_dates(gate.run_dates)
     if notes:
         properties = Xml.SubElement(suite, "properties")
         for note in notes:

@@ -16,11 +16,12 @@ TESTED_CONDITIONS = ("not worse", "better", "non-inferior")
 """Kinds of rules that are decided by a statistical test."""
 
 
+@json_form(renamed={"indicator": "figure"})
 @dataclass(frozen=True)
 class Rule:
     """One condition on a run; `str` gives the text of the rule."""
 
-    figure: Indicator
+    indicator: Indicator
     kind: str
     """`limit`, `drop`, `rise`, `not worse`, `better`, `non-inferior`."""
     sign: str = ""
@@ -47,7 +48,7 @@ class Rule:
             "non-inferior": f"non-inferior by {number}",
         }
         where = "" if not self.tag else f" by {self.tag}" if self.value is None else f" in {self.tag}={self.value}"
-        return f"{self.figure.name} {conditions.get(self.kind, self.kind)}{where}"
+        return f"{self.indicator.name} {conditions.get(self.kind, self.kind)}{where}"
 
 
 @json_form(derived=["rule_text"], renamed={"rule": "definition", "rule_text": "rule"})
@@ -100,6 +101,7 @@ class GateError(NamedTuple):
 
 
 @record("ragauge-gate", 1, derived=("passed",))
+@json_form(renamed={"run_dates": "answers"})
 @dataclass(frozen=True, eq=False)
 class Gate(TabularResult):
     """Result of a gate: the checks of all rules.
@@ -114,7 +116,7 @@ class Gate(TabularResult):
     alpha: float = 0.05
     correction: str = "none"
     notes: Sequence[str] = ()
-    answers: Mapping[str, RunDate] = field(default_factory=dict)
+    run_dates: Mapping[str, RunDate] = field(default_factory=dict)
     """Dates of the results of `run` and `baseline`, as far as known."""
     error: GateError | None = None
     """Error because of which there are no checks."""

@@ -67,7 +67,7 @@ class _RuleParser:
         )
 
 
-def parse_rule(text: str, figure_of: Callable[[str], Indicator]) -> Rule:
+def parse_rule(text: str, find_indicator: Callable[[str], Indicator]) -> Rule:
     """Parse a rule.
 
     >>> from ragauge.measures.conventions import PRESETS
@@ -82,12 +82,12 @@ def parse_rule(text: str, figure_of: Callable[[str], Indicator]) -> Rule:
     name = text[: begins.start()] if begins else text
     if not name.strip():
         written.refuse("a rule begins with an indicator, as in `ndcg@10 >= 0.4`")
-    figure = figure_of(name.strip())
+    indicator = find_indicator(name.strip())
     written.at, written.understood = len(name), name.strip()
     kind, sign, limit, percent = _parse_condition(written)
-    _check_no_margin(written, figure, kind)
+    _check_no_margin(written, indicator, kind)
     tag, value = _parse_scope(written)
-    rule = Rule(figure, kind, sign, limit, percent, tag, value)
+    rule = Rule(indicator, kind, sign, limit, percent, tag, value)
     _check_rule_is_sensible(rule)
     return rule
 
@@ -126,13 +126,13 @@ def _check_no_baseline(written: _RuleParser) -> None:
         written.refuse(f"no baseline in the rule; name it with `--baseline {name}` (-b) or baseline=")
 
 
-def _check_no_margin(written: _RuleParser, figure: Indicator, kind: str) -> None:
+def _check_no_margin(written: _RuleParser, indicator: Indicator, kind: str) -> None:
     """Raise BadInput for a baseline or a forbidden margin: `not worse by 0.02`."""
     _check_no_baseline(written)
     match = re.match(rf"by\s+({NUMBER_REGEX.pattern}\s*%?(?:\s.*)?)$", written.rest, re.I)
     if match is None or kind not in ("not worse", "better"):
         return
-    change, name, margin = "rise" if figure.lower_is_better else "drop", figure.name, match[1].lstrip("+-")
+    change, name, margin = "rise" if indicator.lower_is_better else "drop", indicator.name, match[1].lstrip("+-")
     raise BadInput(
         f"the rule `{written.text.strip()}` has a margin, but `{kind}` takes none",
         hint=f"`{name} non-inferior by {margin}`"
@@ -163,22 +163,22 @@ def _parse_scope(written: _RuleParser) -> tuple[str, str | None]:
 
 def _check_rule_is_sensible(rule: Rule) -> None:
     """Raise BadInput for a rule that can be parsed but makes no sense."""
-    figure, name = rule.figure, rule.figure.name
-    if rule.needs_baseline and not figure.direction_known:
+    indicator, name = rule.indicator, rule.indicator.name
+    if rule.needs_baseline and not indicator.direction_known:
         raise BadInput(
             f"rule `{rule}`: the direction of `{name}` is unknown",
             hint=f"add `--lower-is-better {name}` or `--higher-is-better {name}` (in Python `lower_is_better=[...]`), "
             "or a column `lower_is_better` (true or false) to the table",
         )
-    wrong = "rise" if not figure.lower_is_better else "drop"
+    wrong = "rise" if not indicator.lower_is_better else "drop"
     if rule.kind == wrong:
-        right, better = ("rise", "lower") if figure.lower_is_better else ("drop", "higher")
+        right, better = ("rise", "lower") if indicator.lower_is_better else ("drop", "higher")
         number = str(rule).removeprefix(f"{name} {wrong} ")
         raise BadInput(
             f"the rule `{rule}` limits an improvement: {name} is a {better}-is-better measure",
             hint=f"`{name} {right} {number}`",
         )
-    if rule.percent and rule.kind == "limit" and (figure.source != "count" or name == "queries"):
+    if rule.percent and rule.kind == "limit" and (indicator.source != "count" or name == "queries"):
         raise BadInput(
             f"rule `{rule}`: a percentage needs a change (drop, rise) or a count",
             hint=f"write `{name} {rule.sign} {rule.limit / 100:g}`",
@@ -187,12 +187,12 @@ def _check_rule_is_sensible(rule: Rule) -> None:
         raise BadInput(
             f"rule `{rule}`: the margin must be above 0", hint="use the largest loss that you accept as margin"
         )
-    if rule.kind in TESTED_CONDITIONS and not figure.paired:
+    if rule.kind in TESTED_CONDITIONS and not indicator.paired:
         raise BadInput(
             f"the rule `{rule}` cannot be tested: {name} is not a mean of values per query",
-            hint=f"`{name} {'rise' if figure.lower_is_better else 'drop'} <= 5%`",
+            hint=f"`{name} {'rise' if indicator.lower_is_better else 'drop'} <= 5%`",
         )
-    if rule.tag and not figure.splits:
+    if rule.tag and not indicator.splits:
         raise BadInput(
             f"the rule `{rule}` splits {name}, which is known only for the whole run", hint=f"`{replace(rule, tag='')}`"
         )

@@ -1,4 +1,4 @@
-"""Ranges of indicators, and the rejection of rules that cannot fail."""
+"""Ranges of indicators, and the rejection of rules that cannot fail or cannot pass."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MIN_COVERAGE = 0.5
 """Minimum share of the judged queries that must have the tag of a rule `by TAG`."""
 
 
-def indicator_range(figure: Indicator, known_scores: Sequence[Scores] = ()) -> tuple[float, float]:
+def indicator_range(indicator: Indicator, known_scores: Sequence[Scores] = ()) -> tuple[float, float]:
     """Return the smallest and the largest possible value of an indicator.
 
     Infinite if unknown, or if known scores exceed the range.
@@ -29,30 +29,30 @@ def indicator_range(figure: Indicator, known_scores: Sequence[Scores] = ()) -> t
     ...  indicator_range(Indicator("p95_ms", "latency")))
     ((0.0, 1.0), (0.0, inf), (0.0, inf))
     """
-    if figure.source in ("latency", "whole", "corpus", "count"):
+    if indicator.source in ("latency", "whole", "corpus", "count"):
         return 0.0, math.inf
-    if figure.depth:
+    if indicator.depth:
         return 0.0, 1.0
-    measure, spec = find_measure(figure.name), answers.find_answer_spec(figure.name)
+    measure, spec = find_measure(indicator.name), answers.find_answer_spec(indicator.name)
     low, high = measure.bounds if measure is not None else (0.0, 1.0) if spec is not None else UNBOUNDED
     for scores in known_scores:  # A table of another tool may hold percentages under the same name.
-        values = scores.values[figure.name] if figure.name in scores.values else np.zeros(0)
+        values = scores.values[indicator.name] if indicator.name in scores.values else np.zeros(0)
         values = values[~np.isnan(values)]
         if len(values) and (values.min() < low or values.max() > high):
             return UNBOUNDED
     return low, high
 
 
-def check_rule_can_fail(rule: Rule, known_scores: Sequence[Scores] = ()) -> None:
-    """Raise BadInput for a rule that passes for every possible value."""
-    low, high = indicator_range(rule.figure, known_scores)
-    name, span = rule.figure.name, high - low
+def check_rule_can_decide(rule: Rule, known_scores: Sequence[Scores] = ()) -> None:
+    """Raise BadInput for a rule that passes, or fails, for every possible value."""
+    low, high = indicator_range(rule.indicator, known_scores)
+    name, span = rule.indicator.name, high - low
     if rule.kind == "limit":
-        _check_limit_can_fail(rule, low, high)
+        _check_limit_can_decide(rule, low, high)
         return
     if rule.kind not in ("drop", "rise", "non-inferior"):
         return
-    if rule.percent and low == 0 and rule.kind != "rise" and not rule.figure.lower_is_better and rule.limit >= 100:
+    if rule.percent and low == 0 and rule.kind != "rise" and not rule.indicator.lower_is_better and rule.limit >= 100:
         raise BadInput(
             f"rule `{rule}` cannot fail: {name} cannot fall by more than 100%",
             hint=f"`{_rule_text_with_limit(rule, 5)}`",
@@ -64,8 +64,8 @@ def check_rule_can_fail(rule: Rule, known_scores: Sequence[Scores] = ()) -> None
         )
 
 
-def _check_limit_can_fail(rule: Rule, low: float, high: float) -> None:
-    if rule.percent and rule.figure.source == "count":
+def _check_limit_can_decide(rule: Rule, low: float, high: float) -> None:
+    if rule.percent and rule.indicator.source == "count":
         high = 100.0
     is_lower_limit = rule.sign in (">=", ">")
     bound = low if is_lower_limit else high
@@ -74,13 +74,20 @@ def _check_limit_can_fail(rule: Rule, low: float, high: float) -> None:
         unit = "%" * rule.percent
         greatest = "" if math.isinf(high) else f" to {high:g}{unit}"
         raise BadInput(
-            f"rule `{rule}` cannot fail: {rule.figure.name} ranges from {low:g}{unit}{greatest}",
+            f"rule `{rule}` cannot fail: {rule.indicator.name} ranges from {low:g}{unit}{greatest}",
             hint=f"use a limit above {low:g}" if is_lower_limit else f"use a limit below {high:g}{unit}",
+        )
+    best = high if is_lower_limit else low
+    if rule.limit > best if is_lower_limit else rule.limit < best:
+        raise BadInput(
+            f"rule `{rule}` cannot pass: {rule.indicator.name} is at {'most' if is_lower_limit else 'least'} "
+            f"{best:g}{'%' * rule.percent}",
+            hint="use another limit",
         )
 
 
 def _rule_text_with_limit(rule: Rule, limit: float) -> str:
-    return str(Rule(rule.figure, rule.kind, rule.sign, limit, rule.percent, rule.tag, rule.value))
+    return str(Rule(rule.indicator, rule.kind, rule.sign, limit, rule.percent, rule.tag, rule.value))
 
 
 def check_tag_coverage(rules: Sequence[Rule], strata: Mapping[str, Mapping[str, str]], judged: frozenset[str]) -> None:

@@ -120,15 +120,15 @@ class RunIndicators:
 
         return defined_depth(Run(pl.DataFrame(), timings=self.timings, manifest=self.manifest))
 
-    def read(self, figure: Indicator, subset: QuerySubset = None, *, lenient: bool = False) -> IndicatorValue:
+    def read(self, indicator: Indicator, subset: QuerySubset = None, *, lenient: bool = False) -> IndicatorValue:
         """Compute an indicator for the run, or for a subset of its queries.
 
         `lenient` accepts a mean over part of the queries.
         """
-        if figure.source == "measure":
-            result = self._read_measure(figure, subset, lenient=lenient)
-        elif figure.source == "age":
-            result = self._read_freshness(figure, subset, lenient=lenient)
+        if indicator.source == "measure":
+            result = self._read_measure(indicator, subset, lenient=lenient)
+        elif indicator.source == "age":
+            result = self._read_freshness(indicator, subset, lenient=lenient)
         else:
             readers = {
                 "latency": self._read_latency,
@@ -136,9 +136,9 @@ class RunIndicators:
                 "whole": self._read_run_value,
                 "corpus": self._read_corpus_size,
             }
-            result = readers[figure.source](figure, subset)
+            result = readers[indicator.source](indicator, subset)
         if not result.reason and not math.isfinite(result.value):
-            return IndicatorValue(math.nan, result.n, f"{figure.name} is not a finite number")
+            return IndicatorValue(math.nan, result.n, f"{indicator.name} is not a finite number")
         return result
 
     def _missing_measure_reason(self, name: str) -> str:
@@ -149,14 +149,14 @@ class RunIndicators:
         if freshness_depth(name) is not None and name not in available:
             return self._no_freshness_reason(name)
         if name not in available:  # Other spellings do not count: a convention may define them differently.
-            return f"there is no {name} (there are {', '.join(available) or 'no measures'})"
+            return f"no scores of {name}; available: {', '.join(available) or 'none'}"
         return ""
 
-    def _read_measure(self, figure: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
-        name, scores = figure.name, self.scores_of(figure.name)
-        without = self._missing_measure_reason(name)
-        if without:
-            return IndicatorValue(reason=without)
+    def _read_measure(self, indicator: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
+        name, scores = indicator.name, self.scores_of(indicator.name)
+        reason = self._missing_measure_reason(name)
+        if reason:
+            return IndicatorValue(reason=reason)
         chosen = _row_indices(scores, subset)
         column = scores.values[name][chosen]
         queries = [scores.queries[i] for i in chosen]
@@ -172,12 +172,12 @@ class RunIndicators:
                 n=n, reason=f"{have} no {name} ({format_first_names(unexpected)}): {reasons[unexpected[0]]}"
             )
         if not n:
-            why = next(iter(reasons.values()), "no query is judged")
-            return IndicatorValue(reason=f"no query has a value of {name}: {why}")
-        free = [q for q, v in zip(queries, column.tolist(), strict=True) if q in self.empty_queries and v == 0]
-        if figure.lower_is_better and free:
-            why = f"{len(free)} queries without any document count as 0, which is the best {name}"
-            return IndicatorValue(n=n, reason=f"{why} ({format_first_names(free)})")
+            reason = next(iter(reasons.values()), "no query is judged")
+            return IndicatorValue(reason=f"no query has a value of {name}: {reason}")
+        unpenalised = [q for q, v in zip(queries, column.tolist(), strict=True) if q in self.empty_queries and v == 0]
+        if indicator.lower_is_better and unpenalised:
+            problem = f"{len(unpenalised)} queries without any document count as 0, which is the best {name}"
+            return IndicatorValue(n=n, reason=f"{problem} ({format_first_names(unpenalised)})")
         aggregate = find_aggregate(name)
         if subset is None or aggregate is None:
             return IndicatorValue(scores.means[name], n)
@@ -188,34 +188,35 @@ class RunIndicators:
         if freshness_depth(name) in self.freshness_by_depth:
             return ""
         if self.freshness_by_depth:
-            return f"there is no {name}: stale documents were counted at {', '.join(map(str, self.freshness_by_depth))}"
+            return f"no {name}; freshness was computed at k = {', '.join(map(str, self.freshness_by_depth))}"
         return NO_VERSIONS_REASON
 
-    def _read_freshness(self, figure: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
-        without = self._no_freshness_reason(figure.name)
-        if without:
-            return IndicatorValue(reason=without)
-        result = self.freshness_by_depth[figure.depth].only(subset)
+    def _read_freshness(self, indicator: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
+        reason = self._no_freshness_reason(indicator.name)
+        if reason:
+            return IndicatorValue(reason=reason)
+        result = self.freshness_by_depth[indicator.depth].only(subset)
         n = result.query_count
         unscored = list(result.unscored)
         if unscored and not (lenient and n):
             have = pluralise(len(unscored), "query has", "queries have")
             return IndicatorValue(
-                n=n, reason=f"{have} no {figure.name} ({format_first_names(unscored)}): {result.unscored[unscored[0]]}"
+                n=n,
+                reason=f"{have} no {indicator.name} ({format_first_names(unscored)}): {result.unscored[unscored[0]]}",
             )
         if not n:
-            return IndicatorValue(reason=f"no query has a value of {figure.name}")
-        return IndicatorValue(FRESHNESS_READERS[figure.rate](result), n)
+            return IndicatorValue(reason=f"no query has a value of {indicator.name}")
+        return IndicatorValue(FRESHNESS_READERS[indicator.rate](result), n)
 
-    def silent_at(self, name: str) -> bool:
+    def has_unscored_queries(self, name: str) -> bool:
         """Return whether some query has no value of a freshness indicator."""
         result = self.freshness_by_depth.get(freshness_depth(name) or 0)
         return result is not None and bool(result.unscored)
 
-    def _count_without_freshness(self, name: str, subset: QuerySubset) -> IndicatorValue:
-        without = self._no_freshness_reason(name)
-        if without:
-            return IndicatorValue(reason=without)
+    def _count_unscored_freshness(self, name: str, subset: QuerySubset) -> IndicatorValue:
+        reason = self._no_freshness_reason(name)
+        if reason:
+            return IndicatorValue(reason=reason)
         result = self.freshness_by_depth[freshness_depth(name) or 0].only(subset)
         return IndicatorValue(len(result.unscored), result.query_count + len(result.unscored))
 
@@ -229,66 +230,64 @@ class RunIndicators:
             self.timings if subset is None else self.timings.filter(pl.col("query").is_in(list(subset)))
         )
 
-    def _read_latency(self, figure: Indicator, subset: QuerySubset) -> IndicatorValue:
+    def _read_latency(self, indicator: Indicator, subset: QuerySubset) -> IndicatorValue:
         speed = self.speed_of(subset)
         if speed is None:
             return IndicatorValue(reason=NO_TIMINGS_REASON)
-        if figure.stage not in speed.stages:
-            return IndicatorValue(reason=f"there is no stage `{figure.stage}` (there are {', '.join(speed.stages)})")
-        latency = speed.stages[figure.stage]
+        if indicator.stage not in speed.stages:
+            return IndicatorValue(reason=f"unknown stage `{indicator.stage}`; available: {', '.join(speed.stages)}")
+        latency = speed.stages[indicator.stage]
         if not latency.n:
             return IndicatorValue(reason="no query succeeded")
-        return IndicatorValue(float(asdict(latency)[figure.statistic]), latency.n)
+        return IndicatorValue(float(asdict(latency)[indicator.statistic]), latency.n)
 
-    def _read_count(self, figure: Indicator, subset: QuerySubset) -> IndicatorValue:
+    def _read_count(self, indicator: Indicator, subset: QuerySubset) -> IndicatorValue:
         judged = self.expected_queries if subset is None else self.expected_queries & subset
         lacking = self.missing_queries & judged
-        if figure.name == "failed":
+        if indicator.name == "failed":
             speed = self.speed_of(subset)
             if speed is None:
                 return IndicatorValue(reason=NO_TIMINGS_REASON)
             if not speed.asked:
                 return IndicatorValue(reason="no query was run")
             return IndicatorValue(speed.failed + speed.timed_out, speed.asked)
-        depth = freshness_depth(figure.measure)
-        if depth is not None and (depth in self.freshness_by_depth or figure.measure not in self.scores.measures):
-            return self._count_without_freshness(figure.measure, subset)
+        depth = freshness_depth(indicator.measure)
+        if depth is not None and (depth in self.freshness_by_depth or indicator.measure not in self.scores.measures):
+            return self._count_unscored_freshness(indicator.measure, subset)
         if not judged:
             return IndicatorValue(reason="no query is judged")
-        if figure.measure:
-            without = self._missing_measure_reason(figure.measure)
+        if indicator.measure:
+            reason = self._missing_measure_reason(indicator.measure)
             values = (
-                self.scores.values[figure.measure][_row_indices(self.scores, subset)] if not without else np.zeros(0)
+                self.scores.values[indicator.measure][_row_indices(self.scores, subset)] if not reason else np.zeros(0)
             )
-            return (
-                IndicatorValue(reason=without) if without else IndicatorValue(int(np.isnan(values).sum()), len(values))
-            )
-        if figure.name == "empty":
+            return IndicatorValue(reason=reason) if reason else IndicatorValue(int(np.isnan(values).sum()), len(values))
+        if indicator.name == "empty":
             if self.scores.judged is None:
                 return IndicatorValue(reason="the rankings are unknown; the scores alone do not show empty ones")
             return IndicatorValue(len(self.empty_queries & judged), len(judged))
         n_not_asked = self.n_skipped_queries if subset is None else 0
-        count = len(lacking) + n_not_asked if figure.name == "missing" else len(judged) - len(lacking)
+        count = len(lacking) + n_not_asked if indicator.name == "missing" else len(judged) - len(lacking)
         return IndicatorValue(count, len(judged) + n_not_asked)
 
-    def _read_run_value(self, figure: Indicator, subset: QuerySubset) -> IndicatorValue:
-        if figure.name == "throughput":
+    def _read_run_value(self, indicator: Indicator, subset: QuerySubset) -> IndicatorValue:
+        if indicator.name == "throughput":
             speed = self.speed_of(subset)
             return (
                 IndicatorValue(reason=NO_TIMINGS_REASON)
                 if speed is None
                 else IndicatorValue(speed.throughput, speed.asked)
             )
-        value = self.manifest.get(figure.name)
-        if value is None and figure.name == "build_seconds" and self.manifest.get("build_cached") is True:
+        value = self.manifest.get(indicator.name)
+        if value is None and indicator.name == "build_seconds" and self.manifest.get("build_cached") is True:
             return IndicatorValue(
                 reason="the build time is unknown: vectors came from the cache (set RAGAUGE_CACHE to a new folder)"
             )
         if value is None:
-            return IndicatorValue(reason=f"the run does not know its {figure.name}: only `ragauge run` records it")
+            return IndicatorValue(reason=f"{indicator.name} is not recorded; only `ragauge run` records it")
         return IndicatorValue(float(value), 1)
 
-    def _read_corpus_size(self, _figure: Indicator, _some: QuerySubset) -> IndicatorValue:
+    def _read_corpus_size(self, _indicator: Indicator, _subset: QuerySubset) -> IndicatorValue:
         size = (self.manifest.get("dataset") or {}).get("documents")
         if not size:
             return IndicatorValue(reason="the number of documents is unknown: the run has no dataset with a corpus")

@@ -123,7 +123,7 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
     return subject(chosen), before
 
 
-def score_run(source: Any, qrels: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
+def score_run(source: Any, qrels: Any, scoring_settings: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Score a run by judgments; a folder written by `run` brings its own."""
     if qrels is None and not isinstance(source, str | Path):
         raise BadInput("no judgments given to score the run", hint="use gate(run, rules, qrels=…), or give Scores")
@@ -132,13 +132,15 @@ def score_run(source: Any, qrels: Any, terms: ScoringSettings, timings: Any = No
     if isinstance(source, str | Path) and Path(source).is_dir():
         source = open_run(source)
     # Canonical names spell out every difference from the default, regardless of the convention.
-    measures = [parse_measure(measure) for measure in terms.measures]
-    judgments = judgments_for_measures(measures, inputs.qrels, targets=terms.targets)
+    measures = [parse_measure(measure) for measure in scoring_settings.measures]
+    judgments = judgments_for_measures(measures, inputs.qrels, targets=scoring_settings.targets)
     known_run = source if isinstance(source, Run) else None
     trials = [] if known_run is None else known_run.differing()
     scored_trials = [
         _score_possible_measures(
-            compute_judged_ranks(judgments, run, measures, terms.convention, name=name), measures, terms.convention
+            compute_judged_ranks(judgments, run, measures, scoring_settings.convention, name=name),
+            measures,
+            scoring_settings.convention,
         )
         for run in trials or [source]
     ]
@@ -150,14 +152,14 @@ def score_run(source: Any, qrels: Any, terms: ScoringSettings, timings: Any = No
     )
 
 
-def with_freshness(subject: RunIndicators, source: Any, terms: ScoringSettings) -> RunIndicators:
+def with_freshness(subject: RunIndicators, source: Any, scoring_settings: ScoringSettings) -> RunIndicators:
     """Add freshness to a run if rules require it and versions are given."""
     counted = subject.scores.judged is not None and not isinstance(source, Scores)  # Otherwise there are no rankings.
-    if not terms.ks or terms.versions is None or not counted:
+    if not scoring_settings.ks or scoring_settings.versions is None or not counted:
         return subject
-    ages = _compute_freshness(source, terms, subject.scores.queries)
+    ages = _compute_freshness(source, scoring_settings, subject.scores.queries)
     notes = [note for note in subject.scores.notes if not has_code(note, UNJUDGED_QUERIES)]
-    if terms.measures and len(notes) < len(subject.scores.notes):
+    if scoring_settings.measures and len(notes) < len(subject.scores.notes):
         extra = len(next(iter(ages.values())).query_ids - {*subject.scores.queries})
         notes.append(Note(f"{pluralise(extra, 'unjudged query')}, used only to count stale documents", subject.name))
     return _add_freshness(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
@@ -170,12 +172,12 @@ def _add_freshness(subject: RunIndicators, freshness_by_k: Mapping[int, Freshnes
     )
 
 
-def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
+def check_same_versions(subject: RunIndicators, scoring_settings: ScoringSettings) -> None:
     """Raise BadInput if freshness was computed with other versions than given."""
     judge = subject.scores.judge
-    if terms.versions is None or not (subject.freshness_by_depth or judge.startswith(VERSIONS_JUDGE_PREFIX)):
+    if scoring_settings.versions is None or not (subject.freshness_by_depth or judge.startswith(VERSIONS_JUDGE_PREFIX)):
         return
-    versions = read_versions(terms.versions)
+    versions = read_versions(scoring_settings.versions)
     version_matches = {
         result.fingerprint == versions_fingerprint(versions, result.as_of or None)
         for result in subject.freshness_by_depth.values()
@@ -189,12 +191,12 @@ def check_same_versions(subject: RunIndicators, terms: ScoringSettings) -> None:
         )
 
 
-def build_unjudged_run(source: Any, terms: ScoringSettings, timings: Any = None) -> RunIndicators:
+def build_unjudged_run(source: Any, scoring_settings: ScoringSettings, timings: Any = None) -> RunIndicators:
     """Build the indicators of a run for freshness rules only, which need no judgments."""
-    if terms.versions is None:
+    if scoring_settings.versions is None:
         raise BadInput("no versions given, which define what is stale", hint="add `--versions FILE` (versions=)")
     known_run = source if isinstance(source, Run) else None
-    freshness_by_k = _compute_freshness(source, terms, None)
+    freshness_by_k = _compute_freshness(source, scoring_settings, None)
     first = next(iter(freshness_by_k.values()))
     times = _check_timings(timings) if timings is not None or known_run is None else known_run.timings
     manifest = EMPTY_MAPPING if known_run is None else known_run.manifest
@@ -211,9 +213,12 @@ def has_judgments(source: Any) -> bool:
     return any((folder / JUDGMENTS_FILE).exists() for folder in folders if Path(source).is_dir())
 
 
-def _compute_freshness(source: Any, terms: ScoringSettings, queries: Sequence[str] | None) -> dict[int, Freshness]:
+def _compute_freshness(
+    source: Any, scoring_settings: ScoringSettings, queries: Sequence[str] | None
+) -> dict[int, Freshness]:
     return {
-        k: freshness(source, terms.versions, k=k, corpus=terms.documents, queries=queries) for k in sorted(terms.ks)
+        k: freshness(source, scoring_settings.versions, k=k, corpus=scoring_settings.documents, queries=queries)
+        for k in sorted(scoring_settings.ks)
     }
 
 
@@ -307,7 +312,7 @@ def check_baseline_comparable(
     Compares data, judgments, convention and judge.
     """
     label = baseline.name if baseline.name != run.name else f"the baseline {baseline.name}"
-    run_data, baseline_data = (indicators.manifest.get("dataset") or {} for indicators in (run, baseline))
+    run_data, baseline_data = (run_indicators.manifest.get("dataset") or {} for run_indicators in (run, baseline))
     if not allow_changed_corpus:
         check_same_dataset(
             (run.name, run_data),
@@ -319,7 +324,7 @@ def check_baseline_comparable(
         [scores for seeds in scores_by_system.values() for scores in seeds.values()], judgments=not allow_changed_corpus
     )
     for k in run.freshness_by_depth.keys() & baseline.freshness_by_depth.keys():
-        judges = [indicators.freshness_by_depth[k].judge for indicators in (run, baseline)]
+        judges = [run_indicators.freshness_by_depth[k].judge for run_indicators in (run, baseline)]
         if judges[0] != judges[1]:
             raise Incomparable(
                 f"stale documents were judged by {judges[0]} in {run.name}, by {judges[1]} in {label}",
@@ -369,8 +374,8 @@ def timing_difference_notes(run: RunIndicators, baseline: RunIndicators) -> list
     notes = []
     for noun, keys in (("machine", ("machine",)), ("number of workers", ("plan", "workers"))):
         values = []
-        for indicators in (run, baseline):
-            value: Any = indicators.manifest
+        for run_indicators in (run, baseline):
+            value: Any = run_indicators.manifest
             for key in keys:
                 value = value.get(key, {}) if isinstance(value, Mapping) else {}
             values.append(value)

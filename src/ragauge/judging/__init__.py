@@ -20,7 +20,7 @@ from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Chat
 from ragauge.core.records import Scores
-from ragauge.core.samples import LEXICAL_JUDGE, Sample
+from ragauge.core.samples import LEXICAL_JUDGE, TASK_DESCRIPTIONS, Sample
 from ragauge.files.sample_fields import field_aliases, unread_fields
 from ragauge.files.samples import samples_name
 from ragauge.files.serialization import settings_from
@@ -46,6 +46,7 @@ from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.grounding import FIELD_NAMES
 from ragauge.models.chats import open_chat
 from ragauge.models.chats.calls import AdaptedChat
+from ragauge.output.numbers import join_with_and
 from ragauge.runs.folder import provenance, utc_now
 from ragauge.stats.intervals import mean_intervals
 
@@ -129,9 +130,10 @@ def rescore(
     judged_tasks = {task for verdicts in before.verdicts.values() for task in verdicts.asked}
     for measure in chosen:
         if not measure.tasks <= judged_tasks:
-            missing = ", ".join(sorted(measure.tasks - judged_tasks))
+            missing = join_with_and([TASK_DESCRIPTIONS[task] for task in sorted(measure.tasks - judged_tasks)])
             raise MissingEvidence(
-                f"{measure} needs verdicts that are not saved ({missing})", hint="judge the samples again, with --chat"
+                f"{measure} needs verdicts on {missing}, which this folder does not have",
+                hint=f"judge the samples again, with `-m {measure}` among the measures",
             )
     scores = score_answers(before.samples, before.verdicts, chosen, rules, run=before.name, judge=before.judge)
     level = before.confidence if confidence is None else confidence

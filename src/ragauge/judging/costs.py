@@ -36,8 +36,8 @@ class Price:
         >>> Price(1.0, 4.0, 0.5).of(1_000_000, 250_000, 500_000)
         1.75
         """
-        less = self.input if self.cached is None else self.cached
-        return ((prompt - cached) * self.input + cached * less + completion * self.output) / 1e6
+        cached_price = self.input if self.cached is None else self.cached
+        return ((prompt - cached) * self.input + cached * cached_price + completion * self.output) / 1e6
 
 
 def find_price(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -90,10 +90,10 @@ class CostLedger:
         """Number of requests made or in flight, over all sessions."""
         self._reserved = 0.0
         self._seen: set[str] = set()
-        self._unread: set[str] = set()
-        self._dearer = 1.0
+        self._unreadable: set[str] = set()
+        self._cost_ratio = 1.0
         """Largest ratio of actual to expected cost of a request so far."""
-        self.unsure = self.limits.cost is not None
+        self.has_unknown_cost = self.limits.cost is not None
         """Whether a cost budget is set and no request has shown the actual cost yet."""
         if self.limits.cost is not None and price is None:
             raise BadInput(
@@ -117,23 +117,23 @@ class CostLedger:
             )
         cost = 0.0
         if self._price is not None and self.limits.cost is not None:
-            cost = self._dearer * self._price.of(*size())
+            cost = self._cost_ratio * self._price.of(*size())
         if self.limits.cost is not None and self.spent + self._reserved + cost > self.limits.cost:
             raise BudgetReached(f"the limit of {self.limits.cost:g} is reached")
         self._calls += 1
         self._reserved += cost
         return cost
 
-    def paid(self, reserved: float, reply: Reply) -> None:
+    def settle(self, reserved: float, reply: Reply) -> None:
         """Replace the reserved cost of a request by the tokens that it used."""
         self._reserved = max(0.0, self._reserved - reserved)
         tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
         self._tokens = [before + more for before, more in zip(self._tokens, tokens, strict=True)]
-        self.unsure = False
+        self.has_unknown_cost = False
         if self._price is not None and reserved > 0:
-            self._dearer = max(self._dearer, self._dearer * self._price.of(*tokens) / reserved)
+            self._cost_ratio = max(self._cost_ratio, self._cost_ratio * self._price.of(*tokens) / reserved)
 
-    def note(self, step: str, key: str, cached_reply: CachedReply, *, fresh: bool) -> None:
+    def record_reply(self, step: str, key: str, cached_reply: CachedReply, *, fresh: bool) -> None:
         """Record the use of a reply, new (`fresh`) or cached; each reply is counted once."""
         if key in self._seen:
             return
@@ -146,12 +146,12 @@ class CostLedger:
         row.cached += reply.cached_tokens
         row.cached_calls += not fresh
 
-    def unread(self, step: str, key: str) -> None:
+    def record_unreadable(self, step: str, key: str) -> None:
         """Record a reply that could not be parsed completely."""
-        self._rows[step].unreadable_replies += key not in self._unread
-        self._unread.add(key)
+        self._rows[step].unreadable_replies += key not in self._unreadable
+        self._unreadable.add(key)
 
-    def failed(self, step: str, attempts: int) -> None:
+    def record_failure(self, step: str, attempts: int) -> None:
         """Record a call that failed after `attempts` attempts."""
         self._rows[step].retries += attempts
 

@@ -183,9 +183,9 @@ def parse_words(text: str) -> list[Word]:
 @functools.lru_cache(maxsize=1 << 16)
 def _classify_word(text: str) -> Word:
     plain = _fold_case_and_accents(text).replace("\u2019", "'")
-    figure = normalise_number(plain)
-    if figure is not None:
-        return Word(figure, text, "number")
+    number = normalise_number(plain)
+    if number is not None:
+        return Word(number, text, "number")
     base, _, tail = plain.partition("'")
     if tail == "t" and base.endswith("n"):
         return Word(base, text, "stop", is_negation=True)

@@ -82,19 +82,21 @@ class ModelJudge:
     Cached replies are reused, and equal calls in flight are shared.
     """
 
-    def __init__(self, caller: ChatCaller, replies: ReplyCache, ledger: CostLedger, manner: PromptSettings) -> None:
+    def __init__(
+        self, caller: ChatCaller, replies: ReplyCache, ledger: CostLedger, prompt_settings: PromptSettings
+    ) -> None:
         self._caller = caller
         self._chat: Chat = caller.chat
         self._replies = replies
         self._ledger = ledger
-        self._manner = manner
+        self._prompt_settings = prompt_settings
         self._first = asyncio.Lock()
-        self._flying: dict[str, asyncio.Future[CachedReply]] = {}
+        self._in_flight: dict[str, asyncio.Future[CachedReply]] = {}
         self.models: set[str] = set()
         """Names of the models that replied."""
-        self.stopped = ""
+        self.budget_note = ""
         """Description of the budget that was reached; empty if none was."""
-        self.guessed = False
+        self.has_estimated_tokens = False
         """Whether token counts are estimated, because an endpoint did not report them."""
 
     @property
@@ -109,8 +111,8 @@ class ModelJudge:
         return {
             "chat": dict(self._chat.identity),
             "rubrics": {name: prompts.rubric_hash(name) for name in used},
-            "verdicts": self._manner.verdicts,
-            "batch": self._manner.batch,
+            "verdicts": self._prompt_settings.verdicts,
+            "batch": self._prompt_settings.batch,
             "replied": sorted(self.models),
         }
 
@@ -121,19 +123,21 @@ class ModelJudge:
         if self._uses_single_word(task.step):
             return await self._judge_by_words(task)
         return _merge_results(
-            await gather_or_cancel(self._judge_until_complete(part) for part in split_task(task, self._manner.batch))
+            await gather_or_cancel(
+                self._judge_until_complete(part) for part in split_task(task, self._prompt_settings.batch)
+            )
         )
 
-    def first_asks(self, task: JudgeTask) -> list[JudgeCall]:
+    def first_calls(self, task: JudgeTask) -> list[JudgeCall]:
         """Return the first calls of a task, for cost estimates."""
         if self._uses_single_word(task.step):
             return [self._build_call(task, 0, word=True) for task in split_task_by_item(task)]
-        return [self._build_call(task, 0) for task in split_task(task, self._manner.batch)]
+        return [self._build_call(task, 0) for task in split_task(task, self._prompt_settings.batch)]
 
     def _uses_single_word(self, step: str) -> bool:
-        return self._manner.verdicts == "tokens" and step in ("support", "useful")
+        return self._prompt_settings.verdicts == "tokens" and step in ("support", "useful")
 
-    def kept(self, call: JudgeCall) -> CachedReply | None:
+    def find_cached_reply(self, call: JudgeCall) -> CachedReply | None:
         """Return the cached reply to a call, if any."""
         return self._replies.find(call.key)
 
@@ -148,10 +152,13 @@ class ModelJudge:
         reasons: dict[str, Unscored] = {}
         final_items: set[str] = set()
         """Items for which a retry is useless."""
-        parts, extra_attempts = [task], self._manner.item_retries + 1 if self._manner.retry_unscored else 0
+        parts, extra_attempts = (
+            [task],
+            self._prompt_settings.item_retries + 1 if self._prompt_settings.retry_unscored else 0,
+        )
         for attempt in count():
             calls = [self._build_call(part, attempt, word=word) for part in parts]
-            if attempt > self._manner.item_retries:
+            if attempt > self._prompt_settings.item_retries:
                 cached_calls = [call for call in calls if self._replies.find(call.key) is not None]
                 if len(cached_calls) < len(calls) and extra_attempts:
                     extra_attempts -= 1
@@ -188,22 +195,22 @@ class ModelJudge:
         try:
             cached_reply = await self._get_reply(call)
         except BudgetReached as limit:
-            self.stopped = self.stopped or str(limit)
-            return _CallOutcome(TaskResult({}, dict.fromkeys(items, Unscored(f"not asked: {limit}"))), is_final=True)
+            self.budget_note = self.budget_note or str(limit)
+            return _CallOutcome(TaskResult({}, dict.fromkeys(items, Unscored(f"not judged: {limit}"))), is_final=True)
         except BackendFailed as failure:
-            if failure.final or (failure.passing and not self.models):
+            if failure.fails_all_calls or (failure.is_temporary and not self.models):
                 # Not one reply has arrived and retries did not help, so the other calls would fail as well.
-                failure.final = True
+                failure.fails_all_calls = True
                 raise
-            why = Unscored(f"the call failed: {failure.message}")
-            return _CallOutcome(TaskResult({}, dict.fromkeys(items, why)), is_final=True)
+            reason = Unscored(f"the call failed: {failure.message}")
+            return _CallOutcome(TaskResult({}, dict.fromkeys(items, reason)), is_final=True)
         reply = cached_reply.reply
         self.models.add(reply.model)
         parsed_reply: ParsedReply = (
             prompts.parse_word_reply(call.task, reply) if call.is_single_word else prompts.parse_reply(call.task, reply)
         )
         if parsed_reply.missing:
-            self._ledger.unread(call.task.step, call.key)
+            self._ledger.record_unreadable(call.task.step, call.key)
         missing = {name: Unscored(reason, reply.text) for name, reason in parsed_reply.missing.items()}
         return _CallOutcome(TaskResult(parsed_reply.verdicts, missing), is_final=reply.finish in FINAL_FINISH_REASONS)
 
@@ -212,19 +219,19 @@ class ModelJudge:
         plain = prompts.build_messages(task, prompts.CANONICAL_TAG, word=word)
         # Include the texts themselves: one of them could contain the canonical tag and look like two.
         texts = [list(task.items.items()), list(task.sources.items()), task.question, list(task.history)]
-        key = content_key(dict(self._chat.identity), plain, texts, schema, self._manner.replicate, attempt)
+        key = content_key(dict(self._chat.identity), plain, texts, schema, self._prompt_settings.replicate, attempt)
         return JudgeCall(task, word, schema, key)
 
     async def _get_reply(self, call: JudgeCall) -> CachedReply:
         """Return the reply to a call: cached, in flight, or new."""
         cached_reply = self._replies.find(call.key)
         if cached_reply is not None:
-            self._ledger.note(call.task.step, call.key, cached_reply, fresh=False)
+            self._ledger.record_reply(call.task.step, call.key, cached_reply, fresh=False)
             return cached_reply
-        if call.key in self._flying:
-            return await asyncio.shield(self._flying[call.key])
+        if call.key in self._in_flight:
+            return await asyncio.shield(self._in_flight[call.key])
         future: asyncio.Future[CachedReply] = asyncio.get_running_loop().create_future()
-        self._flying[call.key] = future
+        self._in_flight[call.key] = future
         try:
             cached_reply = await self._request_reply(call)
         except BaseException as error:
@@ -235,7 +242,7 @@ class ModelJudge:
         else:
             future.set_result(cached_reply)
         finally:
-            del self._flying[call.key]
+            del self._in_flight[call.key]
         return cached_reply
 
     async def _request_reply(self, call: JudgeCall) -> CachedReply:
@@ -243,9 +250,9 @@ class ModelJudge:
 
         The first request runs alone, so that the cost of the next ones is known.
         """
-        if self._ledger.unsure:
+        if self._ledger.has_unknown_cost:
             async with self._first:
-                if self._ledger.unsure:
+                if self._ledger.has_unknown_cost:
                     return await self._request_reply_now(call)
         return await self._request_reply_now(call)
 
@@ -256,13 +263,13 @@ class ModelJudge:
             result = await self._caller.call(call.messages(), call.schema, account)
         except BackendFailed as error:
             if error.attempts:
-                self._ledger.failed(step, error.attempts - 1)
+                self._ledger.record_failure(step, error.attempts - 1)
             if account.limit:
-                self.stopped = self.stopped or account.limit
+                self.budget_note = self.budget_note or account.limit
             raise
         last_reply = result.reply
         if not last_reply.prompt_tokens and not last_reply.completion_tokens:
-            self.guessed = True
+            self.has_estimated_tokens = True
             last_reply = last_reply._replace(
                 prompt_tokens=call.size()[0], completion_tokens=estimate_tokens(last_reply.text)
             )
@@ -272,8 +279,8 @@ class ModelJudge:
         )
         cached_reply = CachedReply(reply, result.seconds, result.attempts)
         self._replies.save(call.key, step, call.task.sample, cached_reply, last_reply)
-        self._ledger.paid(account.reserved, last_reply)
-        self._ledger.note(step, call.key, cached_reply, fresh=True)
+        self._ledger.settle(account.reserved, last_reply)
+        self._ledger.record_reply(step, call.key, cached_reply, fresh=True)
         return cached_reply
 
 
@@ -305,8 +312,8 @@ class _RequestAccount:
         Without a response, its expected cost counts, as it may be billed.
         """
         tokens = (failure.prompt_tokens, failure.completion_tokens)
-        spent = Reply("", *(self._call.size() if failure.unanswered and not any(tokens) else tokens))
-        self._ledger.paid(self.reserved, spent)
+        spent = Reply("", *(self._call.size() if failure.has_unknown_cost and not any(tokens) else tokens))
+        self._ledger.settle(self.reserved, spent)
         self._replies.save_failure(self._call.task.step, failure.message, spent)
 
 
@@ -342,18 +349,18 @@ def _restrict_task(task: JudgeTask, names: Sequence[str]) -> JudgeTask:
     return replace(task, items={name: task.items[name] for name in names})
 
 
-def _merge_verdicts(before: Any, now: Any, *, chunks: bool) -> Any:
+def _merge_verdicts(first: Any, second: Any, *, chunks: bool) -> Any:
     """Merge two verdicts on one claim by different sources.
 
     The probability is that of the contexts.
     """
-    if not isinstance(now, Support):
-        return now
-    now = now if chunks else now._replace(probability=None)
-    if before is None:
-        return now
-    probability = before.probability if before.probability is not None else now.probability
-    return Support((*before.by, *now.by), (*before.against, *now.against), probability=probability)
+    if not isinstance(second, Support):
+        return second
+    second = second if chunks else second._replace(probability=None)
+    if first is None:
+        return second
+    probability = first.probability if first.probability is not None else second.probability
+    return Support((*first.by, *second.by), (*first.against, *second.against), probability=probability)
 
 
 def _merge_results(parts: Sequence[TaskResult]) -> TaskResult:

@@ -290,8 +290,8 @@ def _finish_text(finish: str) -> str:
     return _FINISH_REASONS.get(finish, f"unexpected finish reason of the reply (`{finish[:40]}`)")
 
 
-def _all_missing(task: JudgeTask, why: str) -> ParsedReply:
-    return ParsedReply({}, dict.fromkeys(task.items, why))
+def _all_missing(task: JudgeTask, reason: str) -> ParsedReply:
+    return ParsedReply({}, dict.fromkeys(task.items, reason))
 
 
 def _has_id(entry: Any) -> bool:

@@ -71,8 +71,8 @@ class DryRunJudge:
     async def answer(self, task: JudgeTask) -> TaskResult:
         """Return cached verdicts, and placeholders of the right type for the rest."""
         verdicts = {name: _placeholder_verdict(task, text) for name, text in task.items.items()}
-        for call in self._model.first_asks(task):
-            cached_reply = self._model.kept(call)
+        for call in self._model.first_calls(task):
+            cached_reply = self._model.find_cached_reply(call)
             if cached_reply is not None:
                 result = (parse_word_reply if call.is_single_word else parse_reply)(call.task, cached_reply.reply)
                 verdicts |= {name: verdict for name, verdict in result.verdicts.items() if task.step == "claims"}
@@ -193,35 +193,46 @@ class JudgingSession:
         self._adapted: AdaptedChat | None = None
         self._folder = None if folder is None else Path(folder)
         self._embedder: Embedder | None = None
-        self._at_a_time = settings.workers
+        self._concurrency = settings.workers
 
     async def __aenter__(self) -> JudgingSession:
-        settings, chat = self._settings, self._chat
-        manner = PromptSettings(
+        self.price: Price | None = None
+        self.judge: Judge
+        self._owned: list[Any] = []
+        prices = parse_prices(self._settings.prices)  # Reject invalid prices for every kind of judge.
+        if self._chat == LEXICAL_JUDGE:
+            self._open_lexical()
+        elif not isinstance(self._chat, str) and hasattr(self._chat, "answer"):
+            self._open_custom(cast(Judge, self._chat))
+        else:
+            self._open_model(self._chat, prices)
+        return self
+
+    def _open_lexical(self) -> None:
+        if self._settings.options or self._settings.verdict_format != "json":
+            raise BadInput("the lexical judge has no options", hint="use a model: --chat openai:MODEL@URL")
+        self.judge, self.ledger = LexicalJudge(), CostLedger()
+        self._replies = ReplyCache()
+
+    def _open_custom(self, judge: Judge) -> None:
+        """Use a judge of the caller."""
+        check_identity(judge)
+        self.judge, self.ledger = judge, CostLedger()
+        self._replies = ReplyCache(self._folder)
+
+    def _open_model(self, chat: str | Chat, prices: Mapping[str, Price]) -> None:
+        """Open a judge that calls a chat model."""
+        settings = self._settings
+        prompt_settings = PromptSettings(
             settings.verdict_format,
             settings.batch,
             replicate=settings.replicate,
             retry_unscored=settings.retry_unscored,
         )
         limits = Budget(settings.max_calls, settings.max_cost)
-        prices = parse_prices(settings.prices)
-        self.price: Price | None = None
-        self.judge: Judge
-        self._own: list[Any] = []
-        if chat == LEXICAL_JUDGE:
-            if settings.options or settings.verdict_format != "json":
-                raise BadInput("the lexical judge has no options", hint="use a model: --chat openai:MODEL@URL")
-            self.judge, self.ledger = LexicalJudge(), CostLedger()
-            self._replies = ReplyCache()
-            return self
-        if not isinstance(chat, str) and hasattr(chat, "answer"):
-            check_identity(chat)
-            self.judge, self.ledger = cast(Judge, chat), CostLedger()
-            self._replies = ReplyCache(self._folder)
-            return self
         if isinstance(chat, str):
             chat = open_chat(chat, dict(settings.options))
-            self._own = [chat]
+            self._owned = [chat]
         elif settings.options:
             raise BadInput("options require a chat model given by name", hint="set the options on the object")
         adapted = self._adapted = AdaptedChat(chat)
@@ -234,16 +245,15 @@ class JudgingSession:
         timeout = settings.timeout or (DEFAULT_TIMEOUT_S if adapted.timeout_s is None else adapted.timeout_s)
         patience = max(settings.patience, adapted.timeout_s or 0.0)
         # A local model handles one call after the other, and each takes its time.
-        self._at_a_time = min(settings.workers, adapted.concurrency or settings.workers)
+        self._concurrency = min(settings.workers, adapted.concurrency or settings.workers)
         caller = ChatCaller(
-            chat, concurrency=self._at_a_time, timeout=timeout, patience=patience, retries=settings.retries
+            chat, concurrency=self._concurrency, timeout=timeout, patience=patience, retries=settings.retries
         )
-        self.judge = ModelJudge(caller, self._replies, self.ledger, manner)
-        return self
+        self.judge = ModelJudge(caller, self._replies, self.ledger, prompt_settings)
 
     async def __aexit__(self, *_: object) -> None:
         self._replies.close()
-        for resource in self._own:
+        for resource in self._owned:
             if inspect.isawaitable(closing := protocols.close_if_possible(resource)):
                 await closing
 
@@ -257,12 +267,12 @@ class JudgingSession:
         """Notes of the chat model, and a note if token counts are estimated."""
         unknown = "the endpoint does not report token counts; they are estimated from the number of characters"
         notes = [] if self._adapted is None else self._adapted.notes
-        return [*notes, *([unknown] if isinstance(self.judge, ModelJudge) and self.judge.guessed else [])]
+        return [*notes, *([unknown] if isinstance(self.judge, ModelJudge) and self.judge.has_estimated_tokens else [])]
 
     @property
     def stopped(self) -> str:
         """Limit at which a model judge stopped; empty if none was reached."""
-        return self.judge.stopped if isinstance(self.judge, ModelJudge) else ""
+        return self.judge.budget_note if isinstance(self.judge, ModelJudge) else ""
 
     def check_ready(self) -> None:
         """Raise an error if calls of the chat model cannot work."""
@@ -308,14 +318,14 @@ class JudgingSession:
     async def _collect_verdicts(self, samples: Sequence[Sample], tasks: frozenset[str]) -> dict[str, Verdicts]:
         verdicts: dict[str, Verdicts] = {}
 
-        async def judge_one(sample: Sample) -> None:
+        async def judge_and_report(sample: Sample) -> None:
             verdicts[sample.id] = await judge_sample(sample, self.judge, tasks, self._settings.questions)
             self._settings.progress(Progress("judging samples", len(verdicts), len(samples)))
 
         try:
-            await map_async(samples, judge_one, self._concurrent_samples())
+            await map_async(samples, judge_and_report, self._concurrent_samples())
         except BackendFailed as failure:
-            if self._folder is not None and failure.final:
+            if self._folder is not None and failure.fails_all_calls:
                 resume_hint = "replies so far are saved; run the same command again to resume"
                 failure.hint = f"{failure.hint}; {resume_hint}" if failure.hint else resume_hint
             raise
@@ -327,7 +337,7 @@ class JudgingSession:
         Few under a budget, so that it pays for complete samples.
         """
         limited = self._settings.max_calls is not None or self._settings.max_cost is not None
-        return max(1, self._at_a_time // 4) if limited else 2 * self._at_a_time
+        return max(1, self._concurrency // 4) if limited else 2 * self._concurrency
 
     async def _add_similarities(
         self, samples: Sequence[Sample], verdicts_by_sample: Mapping[str, Verdicts]
@@ -370,11 +380,11 @@ def _with_similarities(verdicts: Verdicts, original: str, vectors: Mapping[str, 
         return verdicts
     cosines = [_cosine_similarity(vectors[original], vectors[question.text]) for question in verdicts.questions]
     if any(map(math.isnan, cosines)):
-        why = Unscored(
+        reason = Unscored(
             "a question has no cosine: the embedder gives it a vector of zeros",
             json.dumps(_generated_question_texts(verdicts)),
         )
-        return replace(verdicts, questions=(), unscored={**verdicts.unscored, "questions": why})
+        return replace(verdicts, questions=(), unscored={**verdicts.unscored, "questions": reason})
     questions = [
         GeneratedQuestion(question.text, cosine) for question, cosine in zip(verdicts.questions, cosines, strict=True)
     ]

@@ -158,7 +158,7 @@ async def _run_tasks(judge: Judge, jobs: Mapping[str, JudgeTask]) -> dict[str, T
         raise BackendFailed(
             f"the judge {judge.name} uses an object of another event loop: {error}",
             hint="create a new judge for every call of `judge`, or create its locks and connections when it answers",
-            final=True,
+            fails_all_calls=True,
         ) from None
 
 

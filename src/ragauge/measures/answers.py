@@ -308,8 +308,8 @@ def score_answers(
     Returns per-sample scores, means, and reasons for unscored samples. Means are over the scored samples. Raises
     `MissingEvidence` if no sample has an input that a measure needs.
     """
-    rules = find_convention(convention)
-    parsed_measures = parse_answer_measures(measures, rules)
+    convention = find_convention(convention)
+    parsed_measures = parse_answer_measures(measures, convention)
     if not samples:
         raise BadInput("no samples to score", hint="give at least one sample")
     sample_ids = [sample.id for sample in samples]
@@ -328,15 +328,17 @@ def score_answers(
             hint="pass a mapping from sample id to verdicts",
         )
     check_answer_inputs(parsed_measures, samples)
-    cases = [AnswerMeasureInput(sample, verdicts.get(sample.id) or Verdicts(sample.id), rules) for sample in samples]
+    cases = [
+        AnswerMeasureInput(sample, verdicts.get(sample.id) or Verdicts(sample.id), convention) for sample in samples
+    ]
     values: dict[str, Floats] = {}
     unscored: dict[str, Mapping[str, str]] = {}
     for measure in parsed_measures:
         values[str(measure)], unscored[str(measure)] = _score_column(measure, cases)
-    canonical = partial(_canonical_under, rules)
+    canonical = partial(_canonical_under, convention)
     return Scores(
         run=run,
-        convention=rules.name,
+        convention=convention.name,
         queries=sample_ids,
         values=MeasureDict(values, canonical),
         means=MeasureDict({name: _scored_mean(column) for name, column in values.items()}, canonical),

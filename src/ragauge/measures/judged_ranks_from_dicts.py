@@ -40,7 +40,7 @@ MAX_TIE_GROUP_TO_SCAN = 64
 
 
 def compute_ranks_from_dicts(
-    judgments: Judgments, run: ScoresByQuery, rules: Convention, *, top: int = 0, name: str = "run"
+    judgments: Judgments, run: ScoresByQuery, convention: Convention, *, top: int = 0, name: str = "run"
 ) -> JudgedRanks:
     """Compute the ranks of the judged documents in a run.
 
@@ -57,12 +57,12 @@ def compute_ranks_from_dicts(
         sizes = np.array(batch.sizes)
         lengths[queries], answered[queries] = sizes, True
         starts = np.concatenate([[0], np.cumsum(sizes)])
-        scores, looked_up = _batch_scores(batch, int(starts[-1]), rules)
-        segment, row, score = _returned_judged_documents(batch, looked_up, pool.starts, rules)
+        scores, looked_up = _batch_scores(batch, int(starts[-1]), convention)
+        segment, row, score = _returned_judged_documents(batch, looked_up, pool.starts, convention)
         ranks = rank_scores(scores, starts, segment, score)
         tie_position = np.zeros(len(row), np.int64)
         if len(ranks.tied):
-            tie_positions = _TiePositions(batch, scores, starts, ranks, rules)
+            tie_positions = _TiePositions(batch, scores, starts, ranks, convention)
             tie_position[ranks.tied] = tie_positions.count_equal_before(
                 segment, row - pool.starts[queries[segment]], score
             )
@@ -71,11 +71,17 @@ def compute_ranks_from_dicts(
             for i, query in enumerate(batch.queries):
                 query_scores = scores[starts[i] : starts[i + 1]]
                 firsts[query], first_scores[query] = first_documents(
-                    list(batch.docs[i]), query_scores, None, top, rules, query=batch.names[i], judged=batch.grades[i]
+                    list(batch.docs[i]),
+                    query_scores,
+                    None,
+                    top,
+                    convention,
+                    query=batch.names[i],
+                    judged=batch.grades[i],
                 )
     return build_judged_ranks(
         judgments,
-        rules,
+        convention,
         matches,
         lengths,
         answered,
@@ -117,7 +123,7 @@ def _split_batches(judged: ScoresByQuery, run: ScoresByQuery) -> Iterator[QueryB
         yield batch
 
 
-def _batch_scores(batch: QueryBatch, total: int, rules: Convention) -> tuple[Floats, list[float]]:
+def _batch_scores(batch: QueryBatch, total: int, convention: Convention) -> tuple[Floats, list[float]]:
     """Return all scores of a batch, and those of the judged documents.
 
     The latter are NaN if not returned. Judged documents are looked up while the dictionary of their query is in the
@@ -142,7 +148,7 @@ def _batch_scores(batch: QueryBatch, total: int, rules: Convention) -> tuple[Flo
                     raise BadInput(
                         f"the score of document `{doc}` for query `{query}` must be a number, got {quoted_score}"
                     )
-    return _round_scores(scores, rules), looked_up
+    return _round_scores(scores, convention), looked_up
 
 
 def _is_number(score: object) -> bool:
@@ -153,15 +159,15 @@ def _is_number(score: object) -> bool:
         return False
 
 
-def _round_scores(scores: Floats, rules: Convention) -> Floats:
-    if rules.width == "double":
+def _round_scores(scores: Floats, convention: Convention) -> Floats:
+    if convention.width == "double":
         return scores
     with np.errstate(over="ignore"):
         return scores.astype(np.float32).astype(np.float64)
 
 
 def _returned_judged_documents(
-    batch: QueryBatch, looked_up: list[float], pool_starts: Ints, rules: Convention
+    batch: QueryBatch, looked_up: list[float], pool_starts: Ints, convention: Convention
 ) -> tuple[Ints, Ints, Floats]:
     """Return the judged documents that were returned.
 
@@ -174,7 +180,7 @@ def _returned_judged_documents(
     row = np.arange(len(scores)) + (pool_starts[queries] - (np.cumsum(sizes) - sizes))[segment]
     is_returned = ~np.isnan(scores)
     segment, row, scores = segment[is_returned], row[is_returned], scores[is_returned]
-    if rules.own == "dropped":
+    if convention.own == "dropped":
         self_retrieved = [
             (i, docs[q]) for i, (q, docs) in enumerate(zip(batch.names, batch.docs, strict=True)) if q in docs
         ]
@@ -186,7 +192,7 @@ def _returned_judged_documents(
         segment = np.concatenate([segment[keep], np.array([i for i, _ in self_retrieved], np.int64)])
         row = np.concatenate([row[keep], np.full(len(self_retrieved), SELF_RETRIEVED)])
         scores = np.concatenate([scores[keep], np.array([s for _, s in self_retrieved], np.float64)])
-    return segment, row, _round_scores(scores, rules)
+    return segment, row, _round_scores(scores, convention)
 
 
 @dataclass
@@ -197,11 +203,11 @@ class _TiePositions:
     scores: Floats
     starts: Ints
     ranks: RankWithTies
-    rules: Convention
+    convention: Convention
 
     def count_equal_before(self, segment: Ints, offset: Ints, score: Floats) -> list[int]:
         """Return the number of equal scores before each tied match."""
-        tied, by_id = self.ranks.tied, self.rules.ties != "ranked"
+        tied, by_id = self.ranks.tied, self.convention.ties != "ranked"
         matches_per_query = np.bincount(segment[tied], minlength=len(self.starts) - 1)
         columns = (segment[tied], offset[tied], self.ranks.n_above[tied], self.ranks.n_at_or_above[tied], score[tied])
         positions: list[int] = []

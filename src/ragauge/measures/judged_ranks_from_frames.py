@@ -120,7 +120,7 @@ class FrameRanker:
     """Judgments and convention, to compute partial ranks of whole queries; can be pickled to other processes."""
 
     judgments: Judgments
-    rules: Convention
+    convention: Convention
     top: int = 0
     """Number of first documents to return per query in addition."""
 
@@ -135,13 +135,18 @@ class FrameRanker:
     def __getstate__(self) -> dict[str, Any]:
         pairs = io.BytesIO()  # compressed, because pickled judgments are seven times as large
         self.judgments.frame.write_ipc(pairs, compression="zstd")
-        return {"pairs": pairs.getvalue(), "source": self.judgments.source, "rules": self.rules, "top": self.top}
+        return {
+            "pairs": pairs.getvalue(),
+            "source": self.judgments.source,
+            "convention": self.convention,
+            "top": self.top,
+        }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         import polars as pl
 
         judgments = Judgments(pl.read_ipc(io.BytesIO(state["pairs"])), source=state["source"])
-        self.__dict__.update(judgments=judgments, rules=state["rules"], top=state["top"])
+        self.__dict__.update(judgments=judgments, convention=state["convention"], top=state["top"])
 
     def __call__(self, part: RunFrames, progress: ProgressCallback = no_progress) -> PartialRanks:
         """Compute the partial ranks of a part of a run.
@@ -162,13 +167,13 @@ class FrameRanker:
         return judged_ranks
 
     def _merge_partial_ranks(self, partial_ranks: Iterable[PartialRanks], name: str) -> JudgedRanks | None:
-        return merge_parts(self.judgments, self.rules, partial_ranks, name=name, top=bool(self.top))
+        return merge_parts(self.judgments, self.convention, partial_ranks, name=name, top=bool(self.top))
 
 
 def compute_ranks_from_frames(
     judgments: Judgments,
     run: RunFrames,
-    rules: Convention,
+    convention: Convention,
     *,
     top: int = 0,
     progress: ProgressCallback = no_progress,
@@ -178,7 +183,7 @@ def compute_ranks_from_frames(
     `top` is the number of first documents to return per query in addition. `progress` receives the number of rows
     processed.
     """
-    ranker = FrameRanker(judgments, rules, top)
+    ranker = FrameRanker(judgments, convention, top)
     return ranker.merge_partial_ranks(run, [ranker(run, progress)])
 
 
@@ -260,17 +265,17 @@ def _concatenate_frames(frames: list[pl.DataFrame]) -> pl.DataFrame:
 def _rank_frames(
     ranker: FrameRanker, name: str, frames: Iterator[pl.DataFrame], progress: ProgressCallback
 ) -> PartialRanks:
-    index, rules = ranker.index, ranker.rules
+    index, convention = ranker.index, ranker.convention
     partial_ranks = PartialRanks()
     seen_queries: set[str] = set()
     for frame, starts in _split_whole_queries(frames):
-        block = _build_block(frame, starts, index, rules)
+        block = _build_block(frame, starts, index, convention)
         if not seen_queries.isdisjoint(block.names) or len(set(block.names)) < len(block.names):
             return PartialRanks(scattered=True)
         seen_queries.update(block.names)
         partial_ranks.rows += frame.height
         progress(Progress("scoring", partial_ranks.rows, subject=name))
-        if rules.duplicates == "error":
+        if convention.duplicates == "error":
             _check_duplicates(block, name)
         judged_segments = np.flatnonzero(block.judged >= 0)
         partial_ranks.judged.append(block.judged[judged_segments])
@@ -278,13 +283,13 @@ def _rank_frames(
         if len(judged_segments) < len(block.names):
             partial_ranks.unjudged_queries += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
         rows, pool_rows = index.look_up(block)
-        if rules.own == "dropped":
+        if convention.own == "dropped":
             rows, pool_rows = _separate_self_retrieved(frame, block, rows, pool_rows)
         segment = np.searchsorted(block.starts, rows, side="right") - 1
         ranks = rank_scores(block.scores, block.starts, segment, block.scores[rows])
         tie_position = np.zeros(len(rows), np.int64)
         if len(ranks.tied):
-            tie_position[ranks.tied] = _tie_positions(block, rows[ranks.tied], segment[ranks.tied], ranks, rules)
+            tie_position[ranks.tied] = _tie_positions(block, rows[ranks.tied], segment[ranks.tied], ranks, convention)
         partial_ranks.matches.add(block.judged[segment], pool_rows, tie_position, ranks)
         if ranker.top:
             partial_ranks.top_documents += [_first_documents(ranker, block, i) for i in judged_segments.tolist()]
@@ -298,21 +303,21 @@ def _first_documents(ranker: FrameRanker, block: QueryBlock, i: int) -> FirstOfQ
         block.scores[query_rows],
         None if block.ranks is None else block.ranks[query_rows],
         ranker.top,
-        ranker.rules,
+        ranker.convention,
         query=block.names[i],
         judged=ranker.judgments.nested[block.names[i]],
     )
 
 
-def _build_block(frame: pl.DataFrame, starts: Ints, index: JudgmentIndex, rules: Convention) -> QueryBlock:
+def _build_block(frame: pl.DataFrame, starts: Ints, index: JudgmentIndex, convention: Convention) -> QueryBlock:
     names = frame["query"][starts[:-1]].to_list()
     judged = np.array([index.numbers.get(name, -1) for name in names], np.int64)
     scores = frame["score"].to_numpy()
-    if rules.width == "float32":
+    if convention.width == "float32":
         with np.errstate(over="ignore"):
             scores = scores.astype(np.float32).astype(np.float64)
     hashes = index.salted(frame["hash"], judged, np.diff(starts))
-    ranks = frame["rank"].to_numpy() if rules.ties == "ranked" and "rank" in frame.columns else None
+    ranks = frame["rank"].to_numpy() if convention.ties == "ranked" and "rank" in frame.columns else None
     return QueryBlock(names, starts, frame["doc"], scores, hashes, judged, ranks)
 
 
@@ -375,7 +380,7 @@ def _separate_self_retrieved(frame: pl.DataFrame, block: QueryBlock, rows: Ints,
     )
 
 
-def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, ranks: RankWithTies, rules: Convention) -> Ints:
+def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, ranks: RankWithTies, convention: Convention) -> Ints:
     """Count the equal scores that precede each tied match, by the tie rule."""
     order = np.arange(len(block.scores))
     for i in np.unique(segment[~ranks.in_order[segment]]).tolist():
@@ -388,8 +393,10 @@ def _tie_positions(block: QueryBlock, rows: Ints, segment: Ints, ranks: RankWith
     group_sizes = np.zeros(len(groups), np.int64)
     group_sizes[group_index] = sizes
     if sizes.sum() > 8 * group_sizes.sum():
-        return _tie_positions_by_sorting(block, rows, order[_expand_spans(groups, group_sizes)], group_sizes, rules)
-    return _tie_positions_by_pairs(block, rows, order, begins, sizes, rules)
+        return _tie_positions_by_sorting(
+            block, rows, order[_expand_spans(groups, group_sizes)], group_sizes, convention
+        )
+    return _tie_positions_by_pairs(block, rows, order, begins, sizes, convention)
 
 
 def _expand_spans(begins: Ints, sizes: Ints) -> Ints:
@@ -400,7 +407,7 @@ def _expand_spans(begins: Ints, sizes: Ints) -> Ints:
 
 
 def _tie_positions_by_pairs(
-    block: QueryBlock, rows: Ints, order: Ints, begins: Ints, sizes: Ints, rules: Convention
+    block: QueryBlock, rows: Ints, order: Ints, begins: Ints, sizes: Ints, convention: Convention
 ) -> Ints:
     """Compare each match with each document of its group, many pairs at a time."""
     position = np.zeros(len(rows), np.int64)
@@ -413,7 +420,7 @@ def _tie_positions_by_pairs(
         match = np.repeat(np.arange(done, done + len(rows[matches_slice])), sizes[matches_slice])
         group_rows, match_rows = order[_expand_spans(begins[matches_slice], sizes[matches_slice])], rows[match]
         # Remaining ties (a duplicate document, a rank column of zeros) are ordered as in the input.
-        if rules.ties != "ranked":
+        if convention.ties != "ranked":
             group_docs, match_docs = block.docs[group_rows], block.docs[match_rows]
             precedes = (group_docs > match_docs).to_numpy() | (
                 (group_docs == match_docs).to_numpy() & (group_rows < match_rows)
@@ -428,11 +435,13 @@ def _tie_positions_by_pairs(
     return position
 
 
-def _tie_positions_by_sorting(block: QueryBlock, rows: Ints, members: Ints, sizes: Ints, rules: Convention) -> Ints:
+def _tie_positions_by_sorting(
+    block: QueryBlock, rows: Ints, members: Ints, sizes: Ints, convention: Convention
+) -> Ints:
     """Sort each group once; faster if many matches are tied."""
     import polars as pl
 
-    by_id = rules.ties != "ranked"
+    by_id = convention.ties != "ranked"
     key = block.docs[members] if by_id else members if block.ranks is None else block.ranks[members]
     groups = pl.DataFrame({"group": np.repeat(np.arange(len(sizes)), sizes), "key": key, "row": members})
     in_order = groups.sort(["group", "key"], descending=[False, by_id], maintain_order=True)["row"].to_numpy()

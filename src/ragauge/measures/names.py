@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ragauge.core.errors import BadInput, UnknownName, guess_first
+from ragauge.core.errors import BadInput, UnknownName, add_suggestion
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.registry import MEASURE_REGISTRY, MeasureSpec, total
 
@@ -149,7 +149,7 @@ def parse_measure(text: str, convention: Convention = PRESETS["default"]) -> Mea
             for alias, real in _NAMES_BY_ALIAS.items()
         ]
         suggestion = _suggest_with_at(lower)
-        hint = guess_first(suggestion, "list all with `ragauge measures`")
+        hint = add_suggestion(suggestion, "list all with `ragauge measures`")
         raise UnknownName("measure", stripped, () if suggestion else suggestions, hint=hint)
     spec = MEASURE_REGISTRY[name]
     chosen = {

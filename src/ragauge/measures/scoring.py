@@ -22,8 +22,8 @@ MeasureFunction = Callable[[JudgedQuery], float]
 MISSING_QUERY = "the run does not have the query"
 NO_RELEVANT = "no document is relevant"
 NO_VALUE = "the measure returned no number"
-UNJUDGED_QUERIES = "unjudged queries"
-"""Code of the note on unjudged queries of a run."""
+UNJUDGED_QUERIES, MISSING_QUERIES = "unjudged queries", "missing queries"
+"""Codes of the notes on queries of a run without judgments, and on judged queries that it lacks."""
 WHOLE_RANKING_MEASURES = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
 """Measures that, without a cutoff, change if a run is truncated."""
 TREC_DEPTH = 1000
@@ -264,18 +264,30 @@ def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
         )
 
 
+def _describe_missing_queries(judged: JudgedRanks, convention: Convention) -> str:
+    absent = np.flatnonzero(~judged.answered)
+    first = ", ".join(judged.pool.queries[i] for i in absent[:3].tolist()) + ", …" * (len(absent) > 3)
+    fate = "count 0" if convention.missing == "zero" else "are left out"
+    if len(absent) == judged.n and judged.extra_queries:
+        return f"has none of the {judged.n:,} judged queries ({first}): check the query ids and the order of columns"
+    return f"lacks {len(absent):,} of {judged.n:,} judged queries ({first}), which {fate}"
+
+
 def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
     notes: list[str] = []
     if judged.failures:
         notes.append(Note(describe_failures(judged.failures, judged.n), judged.name))
-    absent = int((~judged.answered).sum())
-    if absent:
-        fate = "count 0" if convention.missing == "zero" else "are left out"
-        notes.append(f"{judged.name} does not have {absent:,} of {judged.n:,} judged queries: they {fate}")
+    if not judged.answered.all():
+        notes.append(Note(_describe_missing_queries(judged, convention), judged.name, code=MISSING_QUERIES))
+    elif judged.retrieved.any() and not len(judged.row) and len(judged.pool.grades):
+        notes.append(Note("no returned document is judged; check that judgments and run use the same ids", judged.name))
     if extra := judged.extra_queries:
         text = "1 unjudged query is not scored" if extra == 1 else f"{extra:,} unjudged queries are not scored"
-        notes.append(Note(text, judged.name, UNJUDGED_QUERIES))
+        notes.append(Note(text, judged.name, code=UNJUDGED_QUERIES))
     grades = judged.pool.grades
+    if len(grades) and grades.max() < convention.rel:
+        highest = f"the highest grade is {grades.max():g}"
+        notes.append(f"no document is relevant: no judgment has grade {convention.rel:g} or more ({highest})")
     if len(grades) and (grades != np.floor(grades)).any():
         notes.append(f"grades are fractions: gain={convention.gain}, and relevant from {convention.rel:g} on")
     return notes

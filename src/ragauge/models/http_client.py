@@ -71,7 +71,9 @@ class ReplyBody:
             try:
                 data = self._decompressor.decompress(data, self._limit - self._size + 1)
             except zlib.error as error:
-                raise BackendFailed(f"{self._host}: the reply cannot be decompressed ({error})", passing=True) from None
+                raise BackendFailed(
+                    f"{self._host}: the reply cannot be decompressed ({error})", is_temporary=True
+                ) from None
         self._size += len(data)
         if self._size > self._limit:
             raise BackendFailed(
@@ -82,7 +84,7 @@ class ReplyBody:
     def read(self) -> bytes:
         """Return all bytes, without registered secrets."""
         if self._decompressor is not None and self._parts and not self._decompressor.eof:
-            raise BackendFailed(f"{self._host}: the compressed reply ends early", passing=True)
+            raise BackendFailed(f"{self._host}: the compressed reply ends early", is_temporary=True)
         return redact_bytes(b"".join(self._parts))
 
 
@@ -97,7 +99,7 @@ def check_redirect(request: Any, target: Any) -> None:
         raise BackendFailed(
             f"{_host(before)} redirects to {_host(after)}, which is another host",
             hint=f"if you trust {_host(after)}, use its address instead",
-            final=True,
+            fails_all_calls=True,
         )
 
 
@@ -162,7 +164,7 @@ def _buffer_response(library: Any, response: Any, body: ReplyBody) -> Any:
 
 
 def _redirect_limit_error(request: Any) -> BackendFailed:
-    return BackendFailed(f"{_host(request.url)} redirects more than {MAX_REDIRECTS} times", final=True)
+    return BackendFailed(f"{_host(request.url)} redirects more than {MAX_REDIRECTS} times", fails_all_calls=True)
 
 
 def _port(url: Any) -> int:

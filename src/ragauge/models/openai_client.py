@@ -71,7 +71,7 @@ class OpenAIEndpoint:
             raise BackendFailed(
                 f"{self._what} needs an API key in the environment variable {self._variable}",
                 hint=f"set {self._variable}, or pass the address of your own server: {example}",
-                final=True,
+                fails_all_calls=True,
             )
 
     def open_client(self) -> Any:

@@ -246,7 +246,7 @@ def overview(
         baseline=inputs.baseline,
         compared=comparisons,
         rival=rival,
-        curves=build_curves(inputs.trials, inputs.rules, first.queries, inputs.runs),
+        curves=build_curves(inputs.trials, inputs.convention, first.queries, inputs.runs),
         strata=strata,
         dataset=inputs.dataset,
         documents_known=_corpus_size(inputs),
@@ -265,10 +265,10 @@ def overview(
 
 def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -> ReportInputs | Overview:
     """Collect the scores of systems; an overview of the means if results of another tool have nothing else."""
-    rules = None if settings.convention is None else find_convention(settings.convention)
+    requested_convention = None if settings.convention is None else find_convention(settings.convention)
     names, baseline = settings.measure_names, settings.baseline
     if isinstance(overview_input, Experiment):
-        return inputs_from_experiment(overview_input, baseline, names, rules)
+        return inputs_from_experiment(overview_input, baseline, names, requested_convention)
     if not isinstance(overview_input, str | Path | Iterable):
         raise BadInput(
             f"{type(overview_input).__name__} is not a result that has a report",
@@ -277,7 +277,7 @@ def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -
     files = [str(path) for path in ([overview_input] if isinstance(overview_input, str | Path) else overview_input)]
     layout_inputs = inputs_from_layouts(files, baseline, names)
     if layout_inputs is None:
-        convention = rules or find_convention("default")
+        convention = requested_convention or find_convention("default")
         return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split)
     unused: dict[str, Any] = {name: getattr(settings, name) for name in ("convention", "dataset", "split")}
     if isinstance(layout_inputs, Overview):  # Means only: nothing to compare, split or intersect.
@@ -290,7 +290,7 @@ def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -
 
 def _audit_runs(inputs: ReportInputs, progress: ProgressCallback) -> Audit | None:
     """Audit the runs; None if runs, judgments or the convention are unknown."""
-    if inputs.judgments is None or not inputs.runs or inputs.rules is None:
+    if inputs.judgments is None or not inputs.runs or inputs.convention is None:
         return None
     progress(Progress("auditing"))
     return audit(
@@ -298,8 +298,8 @@ def _audit_runs(inputs: ReportInputs, progress: ProgressCallback) -> Audit | Non
         dict(inputs.runs),
         documents=inputs.texts.documents,
         queries=inputs.texts.queries,
-        measures=find_auditable_measures(inputs.measures, inputs.rules),
-        convention=inputs.rules,
+        measures=find_auditable_measures(inputs.measures, inputs.convention),
+        convention=inputs.convention,
         repeats=inputs.repeats,
     )
 

@@ -187,7 +187,7 @@ def _describe_significance(overviews: Mapping[str, Overview], measure: str) -> s
         baseline = baseline or overview.baseline
         rows = [row for name in overview.systems if (row := overview.difference(name, measure))]
         n_tested += len(rows)
-        n_significant += sum(map(overview.compared.sure, rows))
+        n_significant += sum(map(overview.compared.is_significant, rows))
     if not n_tested:
         return ""
     verb = "is" if n_significant < 2 else "are"

@@ -12,6 +12,7 @@ from ragauge.comparison.report import (
     describe_marks,
     describe_means,
     describe_test,
+    find_detectable,
     find_significant_wins,
     to_paper_name,
 )
@@ -172,7 +173,7 @@ def _difference_cells(overview: Overview, row: Comparison | None, *, intervals: 
     """Return the cells of a difference, its p-value, and the numbers of better and worse queries."""
     if row is None:
         return [Cell(""), Cell(""), Cell("")]
-    is_significant = overview.compared is not None and overview.compared.sure(row)
+    is_significant = overview.compared is not None and overview.compared.is_significant(row)
     interval = "" if not intervals or math.isnan(row.ci[0]) else format_interval(*row.ci, "signed")
     return [
         Cell(row.difference, detail=interval),
@@ -231,7 +232,9 @@ def build_differences_table(overview: Overview, rows: Sequence[Comparison], *, b
         lead = Cell(group_titles.get(row.stratum, row.stratum) if by_stratum else row.measure)
         names = [] if by_stratum and len(pairs) == 1 else [Cell(row.system), Cell(row.baseline)]
         wins = Cell(row.wins, text=f"{row.wins}/{row.losses}/{row.ties}")
-        table_rows.append([lead, *names, row.n, row.means[0], row.means[1], difference, p, wins, Cell(row.detectable)])
+        table_rows.append(
+            [lead, *names, row.n, row.means[0], row.means[1], difference, p, wins, Cell(find_detectable(row))]
+        )
     return Table("differences", columns, table_rows)
 
 

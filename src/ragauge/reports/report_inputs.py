@@ -33,7 +33,7 @@ class ReportInputs:
     texts: DocumentTexts
     tags: TagsByQuery
     baseline: str | None
-    rules: Convention | None
+    convention: Convention | None
     dataset: str
     count_missing: bool = False
     failures: Mapping[str, str] = field(default_factory=dict)
@@ -53,7 +53,10 @@ class ReportInputs:
 
 
 def inputs_from_experiment(
-    experiment: Experiment, baseline: str | None, measures: Sequence[str] | None, rules: Convention | None
+    experiment: Experiment,
+    baseline: str | None,
+    measures: Sequence[str] | None,
+    requested_convention: Convention | None,
 ) -> ReportInputs:
     """Build report inputs from an experiment.
 
@@ -63,9 +66,9 @@ def inputs_from_experiment(
     if baseline is not None and baseline not in experiment.scores:
         raise UnknownName("system", baseline, experiment.scores)
     scores = {name: list(experiment.every_time(name)) for name in experiment.scores}
-    convention = rules or PRESETS.get(next(iter(experiment.scores.values())).convention)
+    convention = requested_convention or PRESETS.get(next(iter(experiment.scores.values())).convention)
     notes = list(experiment.notes)
-    if measures is not None or rules is not None:
+    if measures is not None or requested_convention is not None:
         if convention is None:
             notes.append("the measures are those of the run, whose convention is not a preset")
         else:
@@ -95,7 +98,7 @@ def inputs_from_files(
     files: Sequence[str],
     baseline: str | None,
     measures: Sequence[str] | None,
-    rules: Convention,
+    convention: Convention,
     dataset: str | Path | None,
     split: str | None,
 ) -> ReportInputs:
@@ -105,7 +108,7 @@ def inputs_from_files(
     """
     named = {"baseline": baseline, "dataset": dataset}
     inputs = Inputs.resolve(*files, named=named, split=split, tables=SCORED_KINDS)
-    scored_runs = score_inputs(inputs, measures, rules)
+    scored_runs = score_inputs(inputs, measures, convention)
     trials = {
         name: [scores] if isinstance(scores, Scores) else list(_list_scores(scores))
         for name, scores in scored_runs.scores.items()
@@ -130,7 +133,7 @@ def inputs_from_files(
         texts,
         scored_runs.tags,
         scored_runs.baseline or default_baseline,
-        scored_runs.rules,
+        scored_runs.convention,
         scored_runs.dataset,
         failures=inputs.failures,
         notes=list(dict.fromkeys(texts.absent.values())),
@@ -144,12 +147,12 @@ def _list_scores(scores: Sequence[Scores] | Mapping[str, Scores]) -> Iterable[Sc
 
 
 def find_layout_settings(
-    overview_input: Any, layout: layouts.Layout, rules: str | Convention | None
+    overview_input: Any, layout: layouts.Layout, convention: str | Convention | None
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the measures and convention for scores in a layout, with notes on them.
 
     Scores read from a layout's own files need no settings. If the data have a target map and the layout supports it,
-    the map is used, unless `rules` selects another convention.
+    the map is used, unless `convention` selects another convention.
     """
     files = (
         []
@@ -160,9 +163,11 @@ def find_layout_settings(
     )
     if files and _find_layouts(list(map(str, files))):
         return {}, []
-    if rules is not None and (preset := find_convention(rules).name.partition(",")[0]) in layout.variants:
+    if convention is not None and (preset := find_convention(convention).name.partition(",")[0]) in layout.variants:
         return {"measures": layout.variants[preset]}, []
-    has_target_map = _has_target_map(overview_input) if rules is None else find_convention(rules).targets == "map"
+    has_target_map = (
+        _has_target_map(overview_input) if convention is None else find_convention(convention).targets == "map"
+    )
     if not (layout.target_map_measures and has_target_map):
         return {"measures": layout.measures(), "convention": layout.convention}, []
     alternative = f"--convention {layout.convention} uses each document as its own target"

@@ -294,14 +294,15 @@ def _significance_card(overview: Overview) -> Card:
     is_significant, leak = _is_significant(overview, row), _find_worst_leak(overview)
     p_text = f"p {_format_p(row.p_corrected)}"
     if not is_significant and row.p_corrected < _significance_level(overview):
-        parts.append(f"too few {overview.nouns[1]} differ for significance")
+        parts.append(f"only {_format_query_number(overview, row.wins + row.losses)} differ, too few for a sign test")
     if leak is not None:
         answer = "No, answers leak" if leak.is_used else "Doubtful"
         details = [f"{leak.text}{_other_leaks_text(leak)}", p_text, *parts, *doubts]
         return Card(question, answer, details, "doubtful", "findings")
     if is_significant and overview.audit is None and not overview.judge:
         parts.append("not audited")
-    answer = f"Yes, {p_text}" if is_significant else f"No, {p_text}"
+    is_uncertain = not is_significant and row.p_corrected < _significance_level(overview)
+    answer = f"{'Yes' if is_significant else 'Uncertain' if is_uncertain else 'No'}, {p_text}"
     return Card(
         question, answer, parts + doubts, "good" if is_significant and not doubts else "doubtful", "differences"
     )

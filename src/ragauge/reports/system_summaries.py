@@ -172,24 +172,26 @@ def _find_failed_queries(run: Run) -> dict[str, str]:
 
 
 def build_curves(
-    trials: ScoresByTrial, rules: Convention | None, queries: Sequence[str], runs: Mapping[str, Run]
+    trials: ScoresByTrial, convention: Convention | None, queries: Sequence[str], runs: Mapping[str, Run]
 ) -> list[MeasureCurve]:
     """Compute hit rate and recall over k.
 
     They are computed from judged ranks, else taken from the available cutoffs. A curve ends at the k that was
     requested, or at the number of returned documents if that is unknown.
     """
-    has_judged_ranks = rules is not None and all(
+    has_judged_ranks = convention is not None and all(
         score.judged is not None for scores in trials.values() for score in scores
     )
     curves = []
     for measure in CURVE_MEASURES:
         values: dict[str, dict[int, Floats]] = {}
         for name, scores in trials.items():
-            if has_judged_ranks and rules is not None:
+            if has_judged_ranks and convention is not None:
                 max_retrieved = max(int(scores.judged.retrieved.max(initial=0)) for scores in scores)
                 requested_k = (runs[name].manifest.get("plan") or {}).get("k", 0) if name in runs else 0
-                curve = [_scores_over_k(scores, measure, max(max_retrieved, requested_k), rules) for scores in scores]
+                curve = [
+                    _scores_over_k(scores, measure, max(max_retrieved, requested_k), convention) for scores in scores
+                ]
             else:
                 curve = [_scores_at_cutoffs(scores, measure) for scores in scores]
             shared = set.intersection(*(set(scores.values) for scores in curve))
@@ -201,18 +203,18 @@ def build_curves(
             means = {
                 name: [_scored_mean(curve[k]) if k in curve else math.nan for k in ks] for name, curve in values.items()
             }
-            label = _curve_label(trials, measure, rules if has_judged_ranks else None)
+            label = _curve_label(trials, measure, convention if has_judged_ranks else None)
             curves.append(MeasureCurve(label, ks, means, _recommend_k(values, label)))
     return curves
 
 
-def _curve_label(trials: ScoresByTrial, measure: str, rules: Convention | None) -> str:
+def _curve_label(trials: ScoresByTrial, measure: str, convention: Convention | None) -> str:
     """Return the name of a measure with its options and without a cutoff, e.g. `recall(rel=2)`.
 
     The options are those of the convention, or without one those of the given scores if they agree.
     """
-    if rules is not None:
-        parsed = parse_measure_names([f"{measure}@1"], rules)
+    if convention is not None:
+        parsed = parse_measure_names([f"{measure}@1"], convention)
     else:
         parsed = [
             found for scores in trials.values() for name in scores[0].values if (found := _find_cutoff(name, measure))
@@ -236,11 +238,11 @@ def _scored_mean(values: Floats) -> float:
     return float(scored.mean()) if len(scored) else math.nan
 
 
-def _scores_over_k(scores: Scores, measure: str, depth: int, rules: Convention) -> Scores:
+def _scores_over_k(scores: Scores, measure: str, depth: int, convention: Convention) -> Scores:
     """Score a run at each k up to its depth. The measures are named by k."""
     ks = [k for k in CURVE_CUTOFFS if k <= depth]
-    measures = parse_measure_names([f"{measure}@{k}" for k in ks], rules)
-    judged_ranks = score_judged_ranks(scores.judged, measures, rules)
+    measures = parse_measure_names([f"{measure}@{k}" for k in ks], convention)
+    judged_ranks = score_judged_ranks(scores.judged, measures, convention)
     return _rename_measures_to_k(judged_ranks, {str(k): str(measure) for k, measure in zip(ks, measures, strict=True)})
 
 
@@ -351,12 +353,12 @@ def _build_stratum(value: str, mask: Any, tables: Mapping[str, Floats], confiden
     return StratumMeans(value, int(mask.sum()), means)
 
 
-def find_auditable_measures(measures: Sequence[str], rules: Convention) -> list[str]:
+def find_auditable_measures(measures: Sequence[str], convention: Convention) -> list[str]:
     """Return the measures with a known name, which an audit can compute."""
     auditable = []
     for measure in measures:
         try:
-            auditable += [str(name) for name in parse_measure_names([measure], rules) if isinstance(name, Measure)]
+            auditable += [str(name) for name in parse_measure_names([measure], convention) if isinstance(name, Measure)]
         except UnknownName:
             continue
     return auditable

@@ -84,87 +84,91 @@ MAX_RESTARTS = 3
 """Maximum number of times that a query is run again, with a new clock, because a server died and was restarted."""
 
 
-def run_queries(retriever: Retriever, jobs: Sequence[QueryTask], plan: RunSettings, keep: OnQueryResult) -> None:
-    """Run queries on a synchronous retriever; `keep` is called in this thread."""
-    if plan.workers > 1 or plan.timeout is not None:
-        _QueryThreadPool(retriever, jobs, plan, keep).work()
+def run_queries(
+    retriever: Retriever, tasks: Sequence[QueryTask], settings: RunSettings, on_result: OnQueryResult
+) -> None:
+    """Run queries on a synchronous retriever; `on_result` is called in this thread."""
+    if settings.workers > 1 or settings.timeout is not None:
+        _QueryThreadPool(retriever, tasks, settings, on_result).work()
         return
-    for job in jobs:
-        keep(_run_query(retriever, job, plan))
+    for task in tasks:
+        on_result(_run_query(retriever, task, settings))
 
 
 async def run_queries_async(
-    retriever: Retriever, jobs: Sequence[QueryTask], plan: RunSettings, keep: OnQueryResult
+    retriever: Retriever, tasks: Sequence[QueryTask], settings: RunSettings, on_result: OnQueryResult
 ) -> None:
-    """Run queries on a retriever in an event loop, `plan.workers` at a time.
+    """Run queries on a retriever in an event loop, `settings.workers` at a time.
 
     A synchronous retriever runs in threads.
     """
     direct = is_async(retriever)
 
-    async def run_query(job: QueryTask) -> None:
-        keep(await _run_query_async(retriever, job, plan, direct=direct))
+    async def run_query(task: QueryTask) -> None:
+        on_result(await _run_query_async(retriever, task, settings, direct=direct))
 
-    await map_async(jobs, run_query, plan.workers)
+    await map_async(tasks, run_query, settings.workers)
 
 
 def _run_query(
-    retriever: Retriever, job: QueryTask, plan: RunSettings, worker: _QueryThread | None = None
+    retriever: Retriever, task: QueryTask, settings: RunSettings, worker: _QueryThread | None = None
 ) -> QueryResult:
-    answer = QueryResult(job.query, job.repeat, attempts=job.n_timeouts + 1)
-    first = job.first_start
+    result = QueryResult(task.query, task.repeat, attempts=task.n_timeouts + 1)
+    first = task.first_start
     hits: Any = ()
     restarts = 0
     while True:
-        watch = StageTimer()
+        timer = StageTimer()
         failure: Exception | None = None
         if worker is not None:
-            worker.begin(job, answer.attempts, first)
+            worker.begin(task, result.attempts, first)
         try:
-            with set_trial(job.repeat), watch:
-                hits = retriever.search(job.text, plan.k)
+            with set_trial(task.repeat), timer:
+                hits = retriever.search(task.text, settings.k)
         except Exception as error:  # Any exception of a system is the result of this query.
             failure = error
         given_up = worker is not None and not worker.finish()
         if isinstance(failure, BackendRestarted) and not given_up and restarts < MAX_RESTARTS:
             restarts += 1
             continue
-        first = first or watch.began
-        if failure is None or given_up or answer.attempts > plan.retries:
-            return _complete_result(answer, watch, first, failure, hits, plan.k)
-        time.sleep(_retry_delay(plan, answer.attempts))
-        answer.attempts += 1
+        first = first or timer.began
+        if failure is None or given_up or result.attempts > settings.retries:
+            return _complete_result(result, timer, first, failure, hits, settings.k)
+        time.sleep(_retry_delay(settings, result.attempts))
+        result.attempts += 1
 
 
-async def _run_query_async(retriever: Retriever, job: QueryTask, plan: RunSettings, *, direct: bool) -> QueryResult:
-    answer = QueryResult(job.query, job.repeat)
+async def _run_query_async(
+    retriever: Retriever, task: QueryTask, settings: RunSettings, *, direct: bool
+) -> QueryResult:
+    result = QueryResult(task.query, task.repeat)
     first = 0
     hits: Any = ()
     restarts = 0
     while True:
-        watch = StageTimer()
+        timer = StageTimer()
         failure: Exception | None = None
         try:
-            with set_trial(job.repeat), watch:
-                async with asyncio.timeout(plan.timeout):
+            with set_trial(task.repeat), timer:
+                async with asyncio.timeout(settings.timeout):
                     if direct:
-                        response: Any = retriever.search(job.text, plan.k)
+                        response: Any = retriever.search(task.text, settings.k)
                     else:  # A synchronous search must not block the loop.
-                        response = await run_in_thread(_search_with_thread_limit, retriever, job.text, plan.k)
+                        response = await run_in_thread(_search_with_thread_limit, retriever, task.text, settings.k)
                     hits = await response if inspect.isawaitable(response) else response
         except TimeoutError as error:
-            is_own_timeout = plan.timeout is not None and watch.total >= plan.timeout * 1e9
-            failure = TimedOut(plan.timeout or 0) if is_own_timeout else error
+            is_own_timeout = settings.timeout is not None and timer.total >= settings.timeout * 1e9
+            failure = TimedOut(settings.timeout or 0) if is_own_timeout else error
         except Exception as error:  # Any exception of a system is the result of this query.
             failure = error
         if isinstance(failure, BackendRestarted) and restarts < MAX_RESTARTS:
             restarts += 1
             continue
-        first = first or watch.began
-        if failure is None or answer.attempts > plan.retries:
-            return _complete_result(answer, watch, first, failure, hits, plan.k)
-        await asyncio.sleep(_retry_delay(plan, answer.attempts))
-        answer.attempts += 1
+        first = first or timer.began
+        if failure is None or result.attempts > settings.retries:
+            return _complete_result(result, timer, first, failure, hits, settings.k)
+        await asyncio.sleep(_retry_delay(settings, result.attempts))
+        result.attempts += 1
 
 
 def _search_with_thread_limit(retriever: Retriever, text: str, k: int) -> Any:
@@ -180,34 +184,34 @@ class TimedOut(Exception):
 
 
 def _complete_result(
-    answer: QueryResult, watch: StageTimer, first: int, failure: Exception | None, hits: Any, k: int
+    result: QueryResult, timer: StageTimer, first: int, failure: Exception | None, hits: Any, k: int
 ) -> QueryResult:
-    answer.began = first
-    answer.total = watch.began + watch.total - first
-    answer.stages = watch.nanoseconds
+    result.began = first
+    result.total = timer.began + timer.total - first
+    result.stages = timer.nanoseconds
     if failure is None and inspect.isawaitable(hits):
         close_if_possible(hits)
-        failure = TypeError("a coroutine came back: write the function with `async def`")
+        failure = TypeError("search returned a coroutine; declare it with `async def`")
     if failure is None:
         try:
-            answer.docs = [str(hit[0]) for hit in hits[:k]]
-            answer.scores = [float(hit[1]) for hit in hits[:k]]
-            answer.complete = len(hits) < k
+            result.docs = [str(hit[0]) for hit in hits[:k]]
+            result.scores = [float(hit[1]) for hit in hits[:k]]
+            result.complete = len(hits) < k
         except (TypeError, ValueError, IndexError) as error:
-            answer.docs, failure = [], error
+            result.docs, failure = [], error
     if failure is not None:
-        answer.status = "timeout" if isinstance(failure, TimedOut) else "error"
+        result.status = "timeout" if isinstance(failure, TimedOut) else "error"
         # One line of limited length: a server may return any text.
-        answer.error = error_summary(failure, with_class=True, all_lines=True, max_chars=MAX_ERROR_CHARS)
-    return answer
+        result.error = error_summary(failure, with_class=True, all_lines=True, max_chars=MAX_ERROR_CHARS)
+    return result
 
 
-def _retry_delay(plan: RunSettings, attempt: int) -> float:
+def _retry_delay(settings: RunSettings, attempt: int) -> float:
     """Return the pause before a retry in seconds.
 
     It is random, so that workers do not retry together.
     """
-    return plan.pause * 2.0 ** (attempt - 1) * (1 + random.random())  # noqa: S311 - no secret
+    return settings.pause * 2.0 ** (attempt - 1) * (1 + random.random())  # noqa: S311 - no secret
 
 
 class _QueryThreadPool:
@@ -217,57 +221,59 @@ class _QueryThreadPool:
     threads are daemons, so that the process can end.
     """
 
-    def __init__(self, retriever: Retriever, jobs: Sequence[QueryTask], plan: RunSettings, keep: OnQueryResult) -> None:
+    def __init__(
+        self, retriever: Retriever, tasks: Sequence[QueryTask], settings: RunSettings, on_result: OnQueryResult
+    ) -> None:
         self._retriever = retriever
-        self._plan = plan
-        self._keep = keep
-        self._left = deque(jobs)
-        self._open = {(job.query, job.repeat) for job in jobs}
-        self._answers: queue.SimpleQueue[QueryResult] = queue.SimpleQueue()
+        self._settings = settings
+        self._on_result = on_result
+        self._tasks = deque(tasks)
+        self._open = {(task.query, task.repeat) for task in tasks}
+        self._results: queue.SimpleQueue[QueryResult] = queue.SimpleQueue()
         self._workers: list[_QueryThread] = []
 
     def work(self) -> None:
         """Run all queries and return when each has a result."""
         try:
-            for _ in range(min(self._plan.workers, len(self._left))):
+            for _ in range(min(self._settings.workers, len(self._tasks))):
                 self._start_thread()
             while self._open:
                 self._wait_for_result()
         finally:
-            self._left.clear()  # After Ctrl-C no thread starts another query.
+            self._tasks.clear()  # After Ctrl-C no thread starts another query.
 
     def _start_thread(self) -> None:
-        worker = _QueryThread(self._retriever, self._left, self._plan, self._answers)
+        worker = _QueryThread(self._retriever, self._tasks, self._settings, self._results)
         self._workers.append(worker)
         worker.start()
 
     def _wait_for_result(self) -> None:
-        timeout = self._plan.timeout
+        timeout = self._settings.timeout
         with contextlib.suppress(queue.Empty):
             # Wake up regularly, because a wait without timeout cannot be interrupted on every platform.
-            self._accept_result(self._answers.get(timeout=1.0 if timeout is None else min(1.0, timeout / 10)))
+            self._accept_result(self._results.get(timeout=1.0 if timeout is None else min(1.0, timeout / 10)))
         if timeout is not None:
             now = time.perf_counter_ns()
             for worker in list(self._workers):
-                job = worker.give_up_before(now - int(timeout * 1e9))
-                if job is not None:
-                    self._give_up_attempt(worker, job, now, TimedOut(timeout))
+                task = worker.give_up_before(now - int(timeout * 1e9))
+                if task is not None:
+                    self._give_up_attempt(worker, task, now, TimedOut(timeout))
 
-    def _accept_result(self, answer: QueryResult) -> None:
-        if (answer.query, answer.repeat) in self._open:
-            self._open.remove((answer.query, answer.repeat))
-            self._keep(answer)
+    def _accept_result(self, result: QueryResult) -> None:
+        if (result.query, result.repeat) in self._open:
+            self._open.remove((result.query, result.repeat))
+            self._on_result(result)
 
-    def _give_up_attempt(self, worker: _QueryThread, job: QueryTask, now: int, error: TimedOut) -> None:
+    def _give_up_attempt(self, worker: _QueryThread, task: QueryTask, now: int, error: TimedOut) -> None:
         self._workers.remove(worker)
         first = worker.first
-        if worker.attempt <= self._plan.retries:
-            self._left.appendleft(job._replace(n_timeouts=worker.attempt, first_start=first))
+        if worker.attempt <= self._settings.retries:
+            self._tasks.appendleft(task._replace(n_timeouts=worker.attempt, first_start=first))
         else:
             self._accept_result(
                 QueryResult(
-                    job.query,
-                    job.repeat,
+                    task.query,
+                    task.repeat,
                     status="timeout",
                     error=error_summary(error, with_class=True),
                     attempts=worker.attempt,
@@ -275,60 +281,64 @@ class _QueryThreadPool:
                     total=now - first,
                 )
             )
-        if self._left:
+        if self._tasks:
             self._start_thread()
 
 
 class _QueryThread(threading.Thread):
     def __init__(
-        self, retriever: Retriever, left: deque[QueryTask], plan: RunSettings, answers: queue.SimpleQueue[QueryResult]
+        self,
+        retriever: Retriever,
+        tasks: deque[QueryTask],
+        settings: RunSettings,
+        results: queue.SimpleQueue[QueryResult],
     ) -> None:
         super().__init__(daemon=True, name="ragauge-worker")
-        self._retriever, self._left, self._plan, self._answers = retriever, left, plan, answers
+        self._retriever, self._tasks, self._settings, self._results = retriever, tasks, settings, results
         self._lock = threading.Lock()
-        self._job: QueryTask | None = None
+        self._task: QueryTask | None = None
         """Query in progress; None between attempts."""
-        self._wanted = True
+        self._is_wanted = True
         self.began = self.first = self.attempt = 0
 
-    def begin(self, job: QueryTask, attempt: int, first: int) -> None:
+    def begin(self, task: QueryTask, attempt: int, first: int) -> None:
         """Record the start of an attempt."""
         with self._lock:
             self.began = time.perf_counter_ns()
             self.first = first or self.began
             self.attempt = attempt
-            self._job = job
+            self._task = task
 
     def finish(self) -> bool:
         """Record the end of an attempt; return whether its result is still used."""
         with self._lock:
-            self._job = None
-            return self._wanted
+            self._task = None
+            return self._is_wanted
 
-    def give_up_before(self, then: int) -> QueryTask | None:
-        """Return the task if its attempt began before `then`, and ignore its result."""
+    def give_up_before(self, started_before: int) -> QueryTask | None:
+        """Return the task if its attempt began before `started_before`, and ignore its result."""
         with self._lock:
-            if self._job is None or self.began > then:
+            if self._task is None or self.began > started_before:
                 return None
-            self._wanted = False
-            return self._job
+            self._is_wanted = False
+            return self._task
 
     def run(self) -> None:
         limit_this_thread()
-        while self._wanted:
+        while self._is_wanted:
             try:
-                job = self._left.popleft()
+                task = self._tasks.popleft()
             except IndexError:
                 return
             try:
-                answer = _run_query(self._retriever, job, self._plan, self)
+                result = _run_query(self._retriever, task, self._settings, self)
             except BaseException as error:  # Always put a result, because the pool waits for it.
                 self.finish()
                 message = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_ERROR_CHARS)
-                answer = QueryResult(job.query, job.repeat, status="error", error=message)
-                answer.began = self.first
-            if self._wanted:
-                self._answers.put(answer)
+                result = QueryResult(task.query, task.repeat, status="error", error=message)
+                result.began = self.first
+            if self._is_wanted:
+                self._results.put(result)
 
 
 T = TypeVar("T")
@@ -347,42 +357,42 @@ class SystemFacts(NamedTuple):
 
 
 def run_system(
-    opened: RetrieverOpener,
-    jobs: Sequence[QueryTask],
-    plan: RunSettings,
-    warm: Sequence[str],
-    keep: OnQueryResult,
-    observed: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
+    open_system: RetrieverOpener,
+    tasks: Sequence[QueryTask],
+    settings: RunSettings,
+    warmup_texts: Sequence[str],
+    on_result: OnQueryResult,
+    observe: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext,
 ) -> SystemFacts:
     """Open a system, warm it up with other queries, and run all tasks.
 
-    Threads are limited once the system is built. The context manager `observed` surrounds the timed queries. Works in a
+    Threads are limited once the system is built. The context manager `observe` surrounds the timed queries. Works in a
     plain script and inside a running event loop, for synchronous and async systems.
     """
-    if not jobs:
+    if not tasks:
         return SystemFacts(None, {})
-    gone_cold: list[QueryResult] = []
+    warmup_results: list[QueryResult] = []
     facts: dict[str, Any] = {}
-    warmup_plan = replace(plan, workers=1, retries=0)
-    warming = [QueryTask(str(i), text, -1) for i, text in enumerate(warm)]
+    warmup_settings = replace(settings, workers=1, retries=0)
+    warmup_tasks = [QueryTask(str(i), text, -1) for i, text in enumerate(warmup_texts)]
     threads: dict[str, Any] = {}
 
     async def open_and_run() -> Retriever | None:
         async with contextlib.AsyncExitStack() as closing:
-            with plan_threads(plan.threads):
-                retriever = await closing.enter_async_context(opened())
+            with plan_threads(settings.threads):
+                retriever = await closing.enter_async_context(open_system())
             if not is_async(retriever):
                 return retriever
-            with limit_threads(plan.threads) as limit:
-                await run_queries_async(retriever, warming, warmup_plan, gone_cold.append)
+            with limit_threads(settings.threads) as limit:
+                await run_queries_async(retriever, warmup_tasks, warmup_settings, warmup_results.append)
                 limit.apply()  # Also limit libraries that the first queries loaded.
-                with observed():
-                    await run_queries_async(retriever, jobs, plan, keep)
+                with observe():
+                    await run_queries_async(retriever, tasks, settings, on_result)
                 threads.update(limit.describe())
             try:
                 for _ in range(MAX_RESTARTS):
                     with contextlib.suppress(BackendRestarted):
-                        description = describe_query(retriever, jobs[0].text, plan.k)
+                        description = describe_query(retriever, tasks[0].text, settings.k)
                         facts.update(await description if inspect.isawaitable(description) else description)
                         break
             except Exception as error:  # All queries have results; a failure to report facts must not discard them.
@@ -391,17 +401,17 @@ def run_system(
 
     retriever = run_coroutine(open_and_run())
     if retriever is not None:
-        with limit_threads(plan.threads) as limit:
-            run_queries(retriever, warming, warmup_plan, gone_cold.append)
+        with limit_threads(settings.threads) as limit:
+            run_queries(retriever, warmup_tasks, warmup_settings, warmup_results.append)
             limit.apply()
-            with observed():
-                run_queries(retriever, jobs, plan, keep)
+            with observe():
+                run_queries(retriever, tasks, settings, on_result)
             threads.update(limit.describe())
         try:
-            facts.update(describe_query(retriever, jobs[0].text, plan.k))
+            facts.update(describe_query(retriever, tasks[0].text, settings.k))
         except Exception as error:
             facts["error"] = error_summary(error, with_class=True, all_lines=True)
-    return SystemFacts(gone_cold[0] if gone_cold else None, facts, threads)
+    return SystemFacts(warmup_results[0] if warmup_results else None, facts, threads)
 
 
 def build_warm_up_queries(

@@ -49,7 +49,7 @@ TIMING_COLUMNS = {
 """Required columns of timings, and their types."""
 
 
-def build_run(name: str, answers: Sequence[QueryResult], manifest: Mapping[str, Any]) -> Run:
+def build_run(name: str, results: Sequence[QueryResult], manifest: Mapping[str, Any]) -> Run:
     """Build a run from query results: rankings of all trials, and timings.
 
     Hits are ranked in the order of return. Scores are made strictly decreasing, by the smallest possible steps. Of a
@@ -57,44 +57,44 @@ def build_run(name: str, answers: Sequence[QueryResult], manifest: Mapping[str, 
     """
     import polars as pl
 
-    repeats = sorted((answer for answer in answers if answer.repeat), key=lambda answer: answer.repeat)
-    columns = dict.fromkeys([*STAGES, *(name for answer in answers for name in answer.stages)])
+    repeats = sorted((result for result in results if result.repeat), key=lambda result: result.repeat)
+    columns = dict.fromkeys([*STAGES, *(name for result in results for name in result.stages)])
     timings = pl.DataFrame(
         {
-            "query": pl.Series([_encodable_text(answer.query) for answer in answers], dtype=pl.String),
-            "repeat": pl.Series([answer.repeat for answer in answers], dtype=pl.Int32),
-            "session": pl.Series([answer.session for answer in answers], dtype=pl.Int32),
-            "status": pl.Series([answer.status for answer in answers], dtype=pl.String),
-            "error": pl.Series([_encodable_text(answer.error) or None for answer in answers], dtype=pl.String),
-            "attempts": pl.Series([answer.attempts for answer in answers], dtype=pl.Int32),
-            "complete": pl.Series([bool(answer.complete) for answer in answers], dtype=pl.Boolean),
-            "began_ns": pl.Series([answer.began for answer in answers], dtype=pl.Int64),
+            "query": pl.Series([_encodable_text(result.query) for result in results], dtype=pl.String),
+            "repeat": pl.Series([result.repeat for result in results], dtype=pl.Int32),
+            "session": pl.Series([result.session for result in results], dtype=pl.Int32),
+            "status": pl.Series([result.status for result in results], dtype=pl.String),
+            "error": pl.Series([_encodable_text(result.error) or None for result in results], dtype=pl.String),
+            "attempts": pl.Series([result.attempts for result in results], dtype=pl.Int32),
+            "complete": pl.Series([bool(result.complete) for result in results], dtype=pl.Boolean),
+            "began_ns": pl.Series([result.began for result in results], dtype=pl.Int64),
             **{
-                _stage_column(stage): pl.Series([answer.stages.get(stage) for answer in answers], dtype=pl.Int64)
+                _stage_column(stage): pl.Series([result.stages.get(stage) for result in results], dtype=pl.Int64)
                 for stage in columns
             },
-            "total_ns": pl.Series([answer.total for answer in answers], dtype=pl.Int64),
+            "total_ns": pl.Series([result.total for result in results], dtype=pl.Int64),
         }
     )
-    first = _rankings_frame([answer for answer in answers if not answer.repeat]).drop("repeat")
+    first = _rankings_frame([result for result in results if not result.repeat]).drop("repeat")
     return Run(first, name, timings, manifest, _rankings_frame(repeats) if repeats else None)
 
 
-def _rankings_frame(answers: Sequence[QueryResult]) -> pl.DataFrame:
+def _rankings_frame(results: Sequence[QueryResult]) -> pl.DataFrame:
     import polars as pl
 
     schema = {"query": pl.String, "repeat": pl.Int32, "doc": pl.String, "rank": pl.Int64, "score": pl.Float64}
-    return pl.DataFrame([row for answer in answers for row in _ranking_rows(answer)], schema=schema, orient="row")
+    return pl.DataFrame([row for result in results for row in _ranking_rows(result)], schema=schema, orient="row")
 
 
-def _ranking_rows(answer: QueryResult) -> Iterator[tuple[str, int, str, int, float]]:
+def _ranking_rows(result: QueryResult) -> Iterator[tuple[str, int, str, int, float]]:
     last, seen_docs = math.inf, set()
-    for doc, score in zip(answer.docs, answer.scores, strict=True):
+    for doc, score in zip(result.docs, result.scores, strict=True):
         if doc in seen_docs:
             continue
         seen_docs.add(doc)
         last = score if score < last else math.nextafter(last, -math.inf)
-        yield _encodable_text(answer.query), answer.repeat, _encodable_text(doc), len(seen_docs), last
+        yield _encodable_text(result.query), result.repeat, _encodable_text(doc), len(seen_docs), last
 
 
 def _stage_column(stage: str) -> str:
@@ -141,17 +141,17 @@ def find_successful_results(run: Run) -> list[QueryResult]:
     ]
 
 
-def count_duplicate_hits(answers: Sequence[QueryResult]) -> int:
+def count_duplicate_hits(results: Sequence[QueryResult]) -> int:
     """Count the duplicate documents in the rankings of the first trial."""
-    return sum(len(answer.docs) - len(set(answer.docs)) for answer in answers if answer.repeat == 0)
+    return sum(len(result.docs) - len(set(result.docs)) for result in results if result.repeat == 0)
 
 
-def count_changed_rankings(answers: Sequence[QueryResult]) -> int:
+def count_changed_rankings(results: Sequence[QueryResult]) -> int:
     """Count the queries whose ranking differs between trials; failures are ignored."""
     # Without duplicates, as results are read from a folder.
-    good = [(answer, list(dict.fromkeys(answer.docs))) for answer in answers if answer.status == "ok"]
-    first = {answer.query: docs for answer, docs in good if answer.repeat == 0}
-    return len({answer.query for answer, docs in good if answer.query in first and first[answer.query] != docs})
+    good = [(result, list(dict.fromkeys(result.docs))) for result in results if result.status == "ok"]
+    first = {result.query: docs for result, docs in good if result.repeat == 0}
+    return len({result.query for result, docs in good if result.query in first and first[result.query] != docs})
 
 
 def write_run_folder(run: Run, folder: Path) -> None:

@@ -45,6 +45,8 @@ from ragauge.runs.texts import DocumentTexts, find_run_texts, load_dataset_or_co
 TABLE_KINDS = frozenset({InputKind.JUDGED, InputKind.SCORES, InputKind.TRIALS})
 """Kinds of inputs that have scores or outcomes and need no judgments."""
 
+ARGUMENTS_HINT = "pass judgments and then runs, or a folder that `ragauge run` wrote"
+
 
 class NamedInput(NamedTuple):
     """An input and the name that the user gave it; empty if none."""
@@ -123,7 +125,7 @@ class Inputs:
         """Name and source of the only run; raises BadInput if there are several."""
         runs = self.single_runs
         if len(runs) != 1:
-            raise BadInput(f"expected one run, got {join_names(list(runs))}", hint="name one of them")
+            raise BadInput(f"expected one run, got {join_names(list(runs))}", hint="pass one of them alone")
         return next(iter(runs.items()))
 
     def judgments(self) -> Judgments:
@@ -335,10 +337,14 @@ def _runs_by_name(runs: Sequence[NamedInput]) -> dict[str, list[Any]]:
 def _single_argument_error(path: str) -> BadInput:
     """Return the error for a single argument that contains no finished run."""
     if path != "-" and not path_exists(path):
-        return BadInput("no such file or folder", file=path, hint="`ragauge run` writes its folders below runs")
+        return BadInput(
+            "no such file or folder",
+            file=path,
+            hint="check the path; `ragauge run` writes to runs/NAME unless -o is given",
+        )
     if path == "-" or not Path(path).is_dir():
         reason = describe_invalid_result(path) if path.endswith(".json") else ""
-        hint = "write the result again with -o" if reason else f"give QRELS, then runs: `{path} bm25.run`"
+        hint = "write the result again with -o" if reason else f"pass judgments, then runs: `{path} bm25.run`"
         return BadInput(f"no run given; expected QRELS and at least one RUN{reason}", file=path, hint=hint)
     experiments = [str(folder) for folder in sorted(Path(path).glob("*")) if is_experiment_folder(folder)]
     if experiments:
@@ -348,8 +354,8 @@ def _single_argument_error(path: str) -> BadInput:
     if any(Path(path).glob(f"*/{runs_folder.JOURNAL_FILE}")):
         return BadInput("no finished run found", file=path, hint="run the same command again to resume")
     if runs_folder.find_run_folders(Path(path)):
-        return BadInput("no judgments.parquet found", file=path, hint="judgments first: QRELS, then the runs")
-    return BadInput("no finished run found", file=path, hint="give judgments, then runs; or a folder of `ragauge run`")
+        return BadInput("no judgments.parquet found", file=path, hint=ARGUMENTS_HINT)
+    return BadInput("no finished run found", file=path, hint=ARGUMENTS_HINT)
 
 
 def _judgments_alone(argument: str) -> Any:

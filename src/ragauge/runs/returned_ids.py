@@ -35,10 +35,10 @@ class ReturnedIds:
 
     @classmethod
     def count(
-        cls, answers: Sequence[QueryResult], documents: Sequence[Document], judgments: ScoresByQuery
+        cls, results: Sequence[QueryResult], documents: Sequence[Document], judgments: ScoresByQuery
     ) -> ReturnedIds:
         """Count the ids of the first trial."""
-        docs = [doc for answer in answers if answer.repeat == 0 for doc in answer.docs]
+        docs = [doc for result in results if result.repeat == 0 for doc in result.docs]
         judged = {doc for grades in judgments.values() for doc in grades}
         corpus = {document.id for document in documents}
         unknown = [doc for doc in docs if doc not in (corpus or judged)]

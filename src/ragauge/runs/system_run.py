@@ -102,7 +102,7 @@ class SystemRun:
         """Queries that are documents of the corpus; each is removed from its own ranking."""
         return self_documents(self.dataset, self.dataset.queries)
 
-    def done(self, *, fresh: bool, reuse: bool = False) -> Run:
+    def complete(self, *, fresh: bool, reuse: bool = False) -> Run:
         """Return the run: reused from the folder, resumed, or made now.
 
         A finished run is reused if `reuse` is set, if the command that made it was interrupted later, or if its
@@ -186,9 +186,9 @@ class SystemRun:
         `run_date` is the date of results from a finished run.
         """
         began = runs_folder.utc_now()
-        answers: list[QueryResult] = [] if journal is None else journal.results
-        keep = answers.append if journal is None else journal.append
-        answered = {(answer.query, answer.repeat) for answer in answers}
+        results: list[QueryResult] = [] if journal is None else journal.results
+        keep = results.append if journal is None else journal.append
+        answered = {(result.query, result.repeat) for result in results}
         jobs = [
             QueryTask(query, text, repeat)
             for repeat in range(self.plan.repeats)
@@ -202,23 +202,23 @@ class SystemRun:
                 {"began": began, "left": len(jobs), "made": run_date or began, "reused": bool(run_date)}
             )
 
-        def keep_answer(answer: QueryResult) -> None:
-            keep(self._without_own_document(answer))
+        def keep_result(result: QueryResult) -> None:
+            keep(self._without_own_document(result))
             reports.count_query()
 
         def open_system() -> AbstractAsyncContextManager[Retriever]:
-            return self.builder.opened(self.system, scoped(self.progress, subject=self.name))
+            return self.builder.open(self.system, scoped(self.progress, subject=self.name))
 
         # Request one more document if queries are documents, because one may be removed.
         plan = replace(self.plan, k=self.plan.k + bool(self.queries_in_corpus))
         warm = build_warm_up_queries(self.dataset.documents, self.dataset.queries, plan.warmup)
         observation = Observation()
-        performed = run_system(open_system, jobs, plan, warm, keep_answer, observation.observe)
-        fresh = [answer for answer in answers if (answer.query, answer.repeat) not in answered]
+        performed = run_system(open_system, jobs, plan, warm, keep_result, observation.observe)
+        fresh = [result for result in results if (result.query, result.repeat) not in answered]
         reports.finish()
-        returned = ReturnedIds.count(answers, self.dataset.documents, self.dataset.judgments.nested)
+        returned = ReturnedIds.count(results, self.dataset.documents, self.dataset.judgments.nested)
         if returned.none_known:
-            answers.clear()  # Removes the journal, so that the command runs all queries again.
+            results.clear()  # Removes the journal, so that the command runs all queries again.
             raise BadInput(returned.describe(), hint=ID_HINT)
         sessions = 1 if journal is None else len(journal.sessions)
         cached = self.builder.is_cached(self.system)
@@ -231,7 +231,7 @@ class SystemRun:
             "reused": bool(first.get("reused")),
             "began": began,
             "finished": runs_folder.utc_now(),
-            "build_seconds": round(self.builder.seconds(self.system), 6) if jobs and not cached else None,
+            "build_seconds": round(self.builder.build_seconds(self.system), 6) if jobs and not cached else None,
             **({"build_cached": True} if cached else {}),
             "cold_ms": performed.cold.total / 1e6 if performed.cold and performed.cold.status == "ok" else None,
             "evidence": performed.evidence,
@@ -242,10 +242,10 @@ class SystemRun:
             ),
             "harness_microseconds": _try_measure_overhead(min(self.plan.k, 100)),
             "sessions": sessions,
-            "notes": self._run_notes(answers, returned, performed, sessions),
+            "notes": self._run_notes(results, returned, performed, sessions),
             **runs_folder.provenance(),
         }
-        return runs_folder.build_run(self.name, answers, about)
+        return runs_folder.build_run(self.name, results, about)
 
     def _is_in_process(self, performed: SystemFacts) -> bool:
         """Return whether a system works in this process only, without a server or workers."""
@@ -254,24 +254,24 @@ class SystemRun:
         servers = any("server" in part for part in iterate_parts(performed.evidence))
         return not servers and is_reproducible("retrievers", self.system)
 
-    def _without_own_document(self, answer: QueryResult) -> QueryResult:
-        if answer.query in self.queries_in_corpus and answer.query in answer.docs:
-            position = answer.docs.index(answer.query)
-            del answer.docs[position], answer.scores[position]
-        del answer.docs[self.plan.k :], answer.scores[self.plan.k :]
-        return answer
+    def _without_own_document(self, result: QueryResult) -> QueryResult:
+        if result.query in self.queries_in_corpus and result.query in result.docs:
+            position = result.docs.index(result.query)
+            del result.docs[position], result.scores[position]
+        del result.docs[self.plan.k :], result.scores[self.plan.k :]
+        return result
 
     def _run_notes(
-        self, answers: Sequence[QueryResult], returned: ReturnedIds, performed: SystemFacts, sessions: int
+        self, results: Sequence[QueryResult], returned: ReturnedIds, performed: SystemFacts, sessions: int
     ) -> list[str]:
-        first = [answer for answer in answers if answer.repeat == 0]
-        failed = [answer for answer in first if answer.status != "ok"]
-        later = sum(answer.status != "ok" for answer in answers) - len(failed)
-        empty = sum(answer.status == "ok" and not answer.docs for answer in first)
+        first = [result for result in results if result.repeat == 0]
+        failed = [result for result in first if result.status != "ok"]
+        later = sum(result.status != "ok" for result in results) - len(failed)
+        empty = sum(result.status == "ok" and not result.docs for result in first)
         restarts = sum(part.get("server_restarts", 0) for part in iterate_parts(performed.evidence))
-        n_duplicates, changed = runs_folder.count_duplicate_hits(answers), runs_folder.count_changed_rankings(answers)
+        n_duplicates, changed = runs_folder.count_duplicate_hits(results), runs_folder.count_changed_rankings(results)
         notes: list[tuple[Any, str]] = [
-            (failed, describe_failures({answer.query: answer.error for answer in failed}, len(first))),
+            (failed, describe_failures({result.query: result.error for result in failed}, len(first))),
             (later, f"{later} queries failed in a later trial; their latencies are excluded"),
             (empty, f"{empty} of {len(first)} queries returned no documents"),
             (returned.unknown, returned.describe()),
@@ -304,7 +304,7 @@ class SystemRun:
         ]
         return [text for happened, text in notes if happened]
 
-    def _depth_notes(self, answers: Sequence[QueryResult], evidence: Mapping[str, Any]) -> list[str]:
+    def _depth_notes(self, results: Sequence[QueryResult], evidence: Mapping[str, Any]) -> list[str]:
         """Return notes on too few or too many returned documents, or an own k."""
         k = self.plan.k
         notes = []
@@ -314,7 +314,7 @@ class SystemRun:
                 f"{k} documents per query were requested instead of its own k of {own_k} (use -k {own_k} to keep it)"
             )
         expected = min(k, len(self.dataset.documents) or k)
-        max_returned = max((len(answer.docs) for answer in answers), default=0)
+        max_returned = max((len(result.docs) for result in results), default=0)
         if 0 < max_returned < expected and not self.builder.is_reproducible(self.system):  # BM25 returns only matches.
             notes.append(
                 f"returned at most {max_returned} document{'s' * (max_returned > 1)} per query; {k} were requested"
@@ -339,15 +339,15 @@ def _with_notes(run: Run, *, before: Sequence[str] = (), after: Sequence[str] = 
     return replace(run, manifest={**run.manifest, "notes": [*before, *run.manifest.get("notes", ()), *after]})
 
 
-def _trial_latencies(answers: Sequence[QueryResult]) -> list[list[int]]:
+def _trial_latencies(results: Sequence[QueryResult]) -> list[list[int]]:
     """Return latencies in ns of queries that succeeded in every trial.
 
     There is one row per trial.
     """
     times: dict[int, dict[str, int]] = {}
-    for answer in answers:
-        if answer.status == "ok":
-            times.setdefault(answer.repeat, {})[answer.query] = answer.total
+    for result in results:
+        if result.status == "ok":
+            times.setdefault(result.repeat, {})[result.query] = result.total
     rows = list(times.values())
     common = [query for query in rows[0] if all(query in row for row in rows)] if rows else []
     return [[row[query] for query in common] for row in rows] if common else []

@@ -193,7 +193,7 @@ def significance_stars(p: float) -> str:
 
 
 @record("ragauge-comparison", 1)
-@json_form(renamed={"rows": "comparisons"})
+@json_form(renamed={"rows": "comparisons", "run_dates": "answers"})
 @dataclass(frozen=True, eq=False)
 class Comparisons(TabularResult):
     """Results of all comparisons of one call."""
@@ -211,7 +211,7 @@ class Comparisons(TabularResult):
     dataset: str = ""
     """Name of the dataset; empty if unknown."""
     convention: str = ""
-    answers: Mapping[str, RunDate] = field(default_factory=dict)
+    run_dates: Mapping[str, RunDate] = field(default_factory=dict)
     """When the results of each system were produced, if known."""
     tag: str = ""
     """Tag of the queries whose values are the strata; empty without strata, or if they have no tag."""
@@ -236,7 +236,7 @@ class Comparisons(TabularResult):
             "comparison", " ".join(filter(None, [system, measure])), pair_names, hint=f"available: {pair_names[0]}"
         )
 
-    def sure(self, row: Comparison) -> bool:
+    def is_significant(self, row: Comparison) -> bool:
         """Return whether a difference is significant: corrected p-value below alpha."""
         return row.p_corrected < self.method.alpha
 

@@ -37,7 +37,7 @@ from ragauge.store_benchmarks.metadata_filters import (
     with_metadata,
 )
 from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
-from ragauge.store_benchmarks.options import BenchmarkOptions, RunOptions, parse_options
+from ragauge.store_benchmarks.options import BenchmarkOptions, BenchmarkRunOptions, parse_options
 from ragauge.store_benchmarks.plan import BenchmarkSettings, StoreBuild, describe_stores, plan_builds
 from ragauge.store_benchmarks.results import (
     FilteredSearch,
@@ -73,8 +73,8 @@ def bench(
     `data` is a file or folder of vectors, a dataset (embedded by `embedder`), or `clustered`; `metric`, `embedder`,
     `max_vectors`, `max_queries` and `seed` configure it. `stores` are written `faiss:kind=hnsw,ef_search=10+40`; your
     own are classes of a module, `module:Class`, or a mapping from names to these. The other options are described in
-    `ragauge.store_benchmarks.options.RunOptions` and `ragauge.store_benchmarks.plan.BenchmarkSettings`. Several values
-    of `k` ([1, 10, 100]) are scored from one search at the largest.
+    `BenchmarkRunOptions` (`ragauge.store_benchmarks.options`) and `BenchmarkSettings` (in `plan` next to it).
+    Several values of `k` ([1, 10, 100]) are scored from one search at the largest.
 
     `where` are your own filters on the metadata of the vectors, each with one or more conditions: as typed (`lang=de
     and year>=2019 and kind in a|b`) or as a mapping (`{"lang": "de", "year": {"$gte": 2019}}`). `metadata` is a file or
@@ -92,35 +92,38 @@ def bench(
     `numpy`, `faiss`, `torch` (on a GPU), or `auto`; with an `executor` its workers find them. The stores are always
     measured on this machine, because times of several machines cannot be compared.
     """
-    run, plan = parse_options(options)
-    builds = plan_builds(describe_stores(stores), plan)
+    run_options, settings = parse_options(options)
+    builds = plan_builds(describe_stores(stores), settings)
     if not builds:
         raise BadInput("no store given", hint="--store hnswlib")
-    _check_libraries(builds, run.truth)
-    vectors, plan = _load_vectors(data, run, plan)
-    scorer = _build_relevance_scorer(vectors, _relevance_measures(vectors, run.score_judgments, plan.k))
+    _check_libraries(builds, run_options.truth)
+    vectors, settings = _load_vectors(data, run_options, settings)
+    scorer = _build_relevance_scorer(vectors, _relevance_measures(vectors, run_options.score_judgments, settings.k))
     with ExitStack() as stack:
         if folder is None:
             folder = stack.enter_context(temporary_folder("bench"))
         stack.enter_context(hold_folder(folder))
         neighbours = find_exact_neighbours(
             vectors,
-            min(max(MIN_NEIGHBOUR_DEPTH, plan.k), len(vectors.base)),
-            by=run.truth,
+            min(max(MIN_NEIGHBOUR_DEPTH, settings.k), len(vectors.base)),
+            by=run_options.truth,
             cache=cache_folder(),
             executor=executor,
             progress=scoped(progress, action="exact neighbours"),
         )
-        runner = BenchmarkRunner(vectors, plan, Path(folder), progress, remeasures_doubtful=run.remeasures_doubtful)
-        analysis = BenchmarkAnalysis(vectors, neighbours, plan, scorer)
-        _discard_results(builds, runner, analysis, run)
+        runner = BenchmarkRunner(
+            vectors, settings, Path(folder), progress, remeasures_doubtful=run_options.remeasures_doubtful
+        )
+        analysis = BenchmarkAnalysis(vectors, neighbours, settings, scorer)
+        _discard_results(builds, runner, analysis, run_options)
         points = _measure_all(builds, runner, analysis, progress)
         runner.finish(builds)
-        if not run.keep:
+        if not run_options.keep:
             runner.clear(builds)
-    if run.price_per_hour is not None:
+    if run_options.price_per_hour is not None:
         points = [
-            replace(point, cost_per_million=compute_cost_per_million(point.qps, run.price_per_hour)) for point in points
+            replace(point, cost_per_million=compute_cost_per_million(point.qps, run_options.price_per_hour))
+            for point in points
         ]
     return StoreBenchmark(
         data=vectors.name,
@@ -128,16 +131,16 @@ def bench(
         dimension=int(vectors.base.shape[1]),
         queries=len(vectors.queries),
         metric=vectors.metric,
-        k=plan.k,
+        k=settings.k,
         points=points,
         recall=analysis.recall,
         failures=runner.failures,
         truth=neighbours.by,
-        threads=plan.threads,
-        repeats=plan.repeats,
-        cutoffs=plan.cutoffs,
+        threads=settings.threads,
+        repeats=settings.repeats,
+        cutoffs=settings.cutoffs,
         true_neighbours=neighbours.neighbours.shape[1],
-        provenance={"made": utc_now(), **provenance(), "vectors_hash": vectors.hash, "seed": plan.seed},
+        provenance={"made": utc_now(), **provenance(), "vectors_hash": vectors.hash, "seed": settings.seed},
         notes=[*vectors.notes, *neighbours.notes],
     )
 
@@ -156,27 +159,27 @@ def _check_libraries(builds: Sequence[StoreBuild], truth: str) -> None:
 
 
 def _load_vectors(
-    data: str | Path | Dataset | VectorSet, run: RunOptions, plan: BenchmarkSettings
+    data: str | Path | Dataset | VectorSet, run_options: BenchmarkRunOptions, settings: BenchmarkSettings
 ) -> tuple[VectorSet, BenchmarkSettings]:
     """Load the vectors with the metadata that the filters use; also return the settings with resolved filters."""
     vectors = load_vector_set(
         data,
-        metric=run.metric,
-        embedder=run.embedder,
-        max_vectors=run.max_vectors,
-        max_queries=run.max_queries,
-        seed=plan.seed,
+        metric=run_options.metric,
+        embedder=run_options.embedder,
+        max_vectors=run_options.max_vectors,
+        max_queries=run_options.max_queries,
+        seed=settings.seed,
     )
-    if run.metadata is not None:
-        vectors = with_metadata(vectors, run.metadata)
-    filters = resolve_filters(vectors, run.where) if run.where else []
+    if run_options.metadata is not None:
+        vectors = with_metadata(vectors, run_options.metadata)
+    filters = resolve_filters(vectors, run_options.where) if run_options.where else []
     vectors = keep_used_fields(vectors, filters)
     texts = tuple(json.dumps(filter_mapping) for filter_mapping in filters)
-    if run.truth != "auto":
+    if run_options.truth != "auto":
         vectors = replace(vectors, neighbours=None)  # an explicit backend overrides published neighbours
-    if plan.k > len(vectors.base):
-        raise BadInput(f"k is {plan.k}, but {vectors.name} has only {pluralise(len(vectors.base), 'vector')}")
-    return vectors, replace(plan, where=texts, metadata=metadata_hash(vectors.metadata))
+    if settings.k > len(vectors.base):
+        raise BadInput(f"k is {settings.k}, but {vectors.name} has only {pluralise(len(vectors.base), 'vector')}")
+    return vectors, replace(settings, where=texts, metadata=metadata_hash(vectors.metadata))
 
 
 def _relevance_measures(vectors: VectorSet, judgments: bool | Sequence[str], k: int) -> list[str]:
@@ -189,15 +192,15 @@ def _relevance_measures(vectors: VectorSet, judgments: bool | Sequence[str], k: 
 
 
 def _discard_results(
-    builds: Sequence[StoreBuild], runner: BenchmarkRunner, analysis: BenchmarkAnalysis, run: RunOptions
+    builds: Sequence[StoreBuild], runner: BenchmarkRunner, analysis: BenchmarkAnalysis, run_options: BenchmarkRunOptions
 ) -> None:
     """Remove saved results that are to be measured again."""
-    if run.remeasures_doubtful:
+    if run_options.remeasures_doubtful:
         for build, point in list(analysis.points(builds, runner)):
             if point.clock.doubts:
                 runner.remove(build, point.configuration.search)
-    elif not run.reuse:
-        runner.discard(builds, all_results=run.fresh)
+    elif not run_options.reuse:
+        runner.discard(builds, all_results=run_options.fresh)
 
 
 def _measure_all(
@@ -209,11 +212,11 @@ def _measure_all(
         runner.ensure_built(build)
     measured = list(analysis.points(builds, runner))
     points = [point for _, point in measured]
-    chosen = _representative_indices(points, analysis.recall) if runner.plan.has_further_tests else []
-    for number, index in enumerate(chosen):
-        progress(Progress("load, filters, changes", number, len(chosen)))
+    representatives = _representative_indices(points, analysis.recall) if runner.settings.has_further_tests else []
+    for number, index in enumerate(representatives):
+        progress(Progress("load, filters, changes", number, len(representatives)))
         points[index] = _measure_extra_stages(points[index], measured[index][0], runner, analysis)
-        if runner.plan.requested_filters and "filter" not in points[index].unsupported:
+        if runner.settings.requested_filters and "filter" not in points[index].unsupported:
             indices = _indices_of_build(points, [build for build, _ in measured], index)
             filtered = _measure_filters([points[i] for i in indices], measured[index][0], runner, analysis)
             for i, point in zip(indices, filtered, strict=True):
@@ -237,88 +240,88 @@ def _representative_indices(points: Sequence[MeasuredConfiguration], recall: str
 
 
 def _measure_extra_stages(
-    point: MeasuredConfiguration, job: StoreBuild, work: BenchmarkRunner, measuring: BenchmarkAnalysis
+    point: MeasuredConfiguration, build: StoreBuild, runner: BenchmarkRunner, analysis: BenchmarkAnalysis
 ) -> MeasuredConfiguration:
     """Measure load and updates of a configuration.
 
     Operations that its store does not support are added to its notes.
     """
-    plan, search = work.plan, point.configuration.search
+    settings, search = runner.settings, point.configuration.search
     notes, unsupported = list(point.notes), list[str]()
-    abilities = set(work.build_costs(job).get("abilities", ()))
+    abilities = set(runner.build_costs(build).get("abilities", ()))
 
-    def dated(stage: str, results: list[StageResultT]) -> list[StageResultT]:
-        provenance = work.provenance(job, search, stage) if results else {}
+    def with_dates(stage: str, results: list[StageResultT]) -> list[StageResultT]:
+        provenance = runner.provenance(build, search, stage) if results else {}
         return [replace(load, **provenance) for load in results]
 
-    if plan.clients or plan.rates or plan.shares:
-        if work.can_reopen(job):
-            loads = dated("load", measuring.loads(work.measure(job, search, "load")))
-            if work.remeasures_doubtful and any(load.doubts and load.reused for load in loads):
-                work.remove(job, search, "load")
-                loads = dated("load", measuring.loads(work.measure(job, search, "load")))
+    if settings.clients or settings.rates or settings.shares:
+        if runner.can_reopen(build):
+            loads = with_dates("load", analysis.loads(runner.measure(build, search, "load")))
+            if runner.remeasures_doubtful and any(load.doubts and load.reused for load in loads):
+                runner.remove(build, search, "load")
+                loads = with_dates("load", analysis.loads(runner.measure(build, search, "load")))
             point = replace(point, loads=loads)
         else:
             unsupported.append("load")
             notes.append("cannot be opened again: not put under load")
-    if plan.requested_filters and "filter" not in abilities:
+    if settings.requested_filters and "filter" not in abilities:
         unsupported.append("filter")
-    if plan.changes or plan.mixed:
+    if settings.changes or settings.mixed:
         if abilities & {"insert", "update", "delete"}:
-            piece = work.measure(job, search, "changes")
-            mixed = measuring.mixed(piece)
+            raw_result = runner.measure(build, search, "changes")
+            mixed = analysis.mixed(raw_result)
             point = replace(
                 point,
-                changes=dated("changes", measuring.changes(piece)),
-                mixed=None if mixed is None else dated("changes", [mixed])[0],
+                changes=with_dates("changes", analysis.changes(raw_result)),
+                mixed=None if mixed is None else with_dates("changes", [mixed])[0],
             )
-        changing = ("insert", "update", "delete") if plan.changes else ("insert",)
+        changing = ("insert", "update", "delete") if settings.changes else ("insert",)
         unsupported += [operation for operation in changing if operation not in abilities]
     notes += [f"cannot {operation}" for operation in unsupported if operation != "load"]
     return replace(point, notes=notes, unsupported=unsupported)
 
 
-def _indices_of_build(points: Sequence[MeasuredConfiguration], jobs: Sequence[StoreBuild], index: int) -> list[int]:
+def _indices_of_build(points: Sequence[MeasuredConfiguration], builds: Sequence[StoreBuild], index: int) -> list[int]:
     """Return the indices of the configurations that share a build and a series.
 
     That of `index` comes first, then the later ones, then the earlier ones. The order matters if the time limit of a
     filter is reached: a filter usually needs a wider search.
     """
     series = points[index].series
-    same = [i for i, job in enumerate(jobs) if job is jobs[index] and points[i].series == series]
+    same = [i for i, build in enumerate(builds) if build is builds[index] and points[i].series == series]
     return [i for i in same if i >= index] + [i for i in same if i < index]
 
 
 def _measure_filters(
-    points: Sequence[MeasuredConfiguration], job: StoreBuild, work: BenchmarkRunner, measuring: BenchmarkAnalysis
+    points: Sequence[MeasuredConfiguration], build: StoreBuild, runner: BenchmarkRunner, analysis: BenchmarkAnalysis
 ) -> list[MeasuredConfiguration]:
     """Return the configurations of one build with their results under each filter."""
     searches = [point.configuration.search for point in points]
     in_process = "server" not in points[0].build.about
-    pieces = work.measure_filtered(job, searches)
-    results = measuring.filters(pieces, in_process=in_process)
-    if work.remeasures_doubtful:
+    raw_results = runner.measure_filtered(build, searches)
+    results = analysis.filters(raw_results, in_process=in_process)
+    if runner.remeasures_doubtful:
         for search, row in zip(searches, results, strict=True):
-            for filtered_search, requested in zip(row, work.plan.requested_filters, strict=True):
+            for filtered_search, requested in zip(row, runner.settings.requested_filters, strict=True):
                 if filtered_search is not None and filtered_search.doubts and filtered_search.reused:
-                    work.remove_filtered(job, search, requested)
-        pieces = work.measure_filtered(job, searches)
-        results = measuring.filters(pieces, in_process=in_process)
+                    runner.remove_filtered(build, search, requested)
+        raw_results = runner.measure_filtered(build, searches)
+        results = analysis.filters(raw_results, in_process=in_process)
     filters = []
-    for point, piece, row in zip(points, pieces, results, strict=True):
-        skipped = sum(entry is not None and not entry[0][1] for entry in piece)
+    for point, raw_result, row in zip(points, raw_results, results, strict=True):
+        skipped = sum(entry is not None and not entry[0][1] for entry in raw_result)
         note = (
-            f"not measured with {skipped} of {len(piece)} filters: the limit of {work.plan.filter_seconds:g} s per "
-            "filter was reached (raise it with --timeout)"
+            f"not measured with {skipped} of {len(raw_result)} filters: the limit of "
+            f"{runner.settings.filter_seconds:g} s per filter was reached (raise it with --timeout)"
         )
         measured = [search for search in row if search is not None]
-        notes = [*([note] if skipped else []), *_note_unused_index(point, piece, row)]
+        notes = [*([note] if skipped else []), *_note_unused_index(point, raw_result, row)]
         filters.append(replace(point, filters=measured, notes=[*point.notes, *notes]))
     return filters
 
 
 def _note_unused_index(
-    point: MeasuredConfiguration, piece: Sequence[FilterRawResult], row: Sequence[FilteredSearch | None]
+    point: MeasuredConfiguration, raw_result: Sequence[FilterRawResult], row: Sequence[FilteredSearch | None]
 ) -> list[str]:
     """Return a note on the filters with which the engine did not use its index.
 
@@ -326,7 +329,7 @@ def _note_unused_index(
     """
     unused = [
         search.name or f"{100 * search.selectivity:.3g}%"
-        for saved, search in zip(piece, row, strict=True)
+        for saved, search in zip(raw_result, row, strict=True)
         if saved is not None and search is not None and saved[0][0].get("index_used") is False
     ]
     if not unused or is_exact_search(point.build.about):
@@ -341,11 +344,11 @@ def _build_relevance_scorer(data: VectorSet, measures: Sequence[str]) -> Relevan
     grades = {} if data.judgments is None else data.judgments.nested
     judged = {query: grades[query] for query in data.query_ids if query in grades}
 
-    def scored(positions: Ints) -> dict[str, float]:
+    def score_rows(positions: Ints) -> dict[str, float]:
         run = {
             query: {data.ids[position]: float(-rank) for rank, position in enumerate(row) if position >= 0}
             for query, row in zip(data.query_ids, positions.tolist(), strict=True)
         }
         return dict(evaluate(judged, run, list(measures)).means)
 
-    return scored
+    return score_rows

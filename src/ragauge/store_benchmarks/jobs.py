@@ -51,13 +51,13 @@ class BenchmarkWorkerTask:
     """Folder of the build."""
     vectors: str
     """Folder of the vectors."""
-    plan: BenchmarkSettings
+    settings: BenchmarkSettings
 
     @property
     def opening(self) -> StoreSpec:
         """Specification of the store in the folder of the build."""
         path = str(self.build_folder.store)
-        return StoreSpec(self.store, {**self.build, **self.searches[0]}, self.metric, path, self.plan.threads)
+        return StoreSpec(self.store, {**self.build, **self.searches[0]}, self.metric, path, self.settings.threads)
 
     @property
     def build_folder(self) -> BuildFolder:
@@ -74,7 +74,7 @@ def run_worker_task(task: BenchmarkWorkerTask, progress: ProgressCallback = no_p
     Raises the error that the worker reports, or BackendFailed if it dies or exceeds the time limit.
     """
     log = Path(task.folder) / f"{task.stage}.log"
-    limits = WorkerLimits(task.plan.timeout, cores=task.plan.threads)
+    limits = WorkerLimits(task.settings.timeout, cores=task.settings.threads)
     last_stage = task.stage
 
     def report(step: Progress) -> None:
@@ -86,7 +86,7 @@ def run_worker_task(task: BenchmarkWorkerTask, progress: ProgressCallback = no_p
         call_worker("ragauge.store_benchmarks.worker:run_task", task, type(None), limits, progress=report, log=log)
     except WorkerTimeout:
         raise BackendFailed(
-            f"gave up after {task.plan.timeout:g} seconds while {_describe_stage(last_stage)}",
+            f"gave up after {task.settings.timeout:g} seconds while {_describe_stage(last_stage)}",
             hint="increase --timeout",
         ) from None
     except WorkerDied as error:
@@ -110,7 +110,7 @@ class BenchmarkRunner:
     """Runner that measures missing results of a benchmark and reads saved ones."""
 
     data: VectorSet
-    plan: BenchmarkSettings
+    settings: BenchmarkSettings
     folder: Path
     progress: ProgressCallback
     failures: list[FailedConfiguration] = field(default_factory=list)
@@ -123,153 +123,153 @@ class BenchmarkRunner:
         self._made: set[Path] = set()
         write_vectors(self.data, self._vectors)
 
-    def discard(self, jobs: Sequence[StoreBuild], *, all_results: bool) -> None:
+    def discard(self, builds: Sequence[StoreBuild], *, all_results: bool) -> None:
         """Remove saved results that may be out of date, so that they are measured again.
 
         Without `all_results` these are finished results of stores that ragauge cannot identify: the user's own classes,
         plug-ins of other packages, and servers. Results of an interrupted benchmark stay, and it is resumed.
         """
-        for job in jobs:
-            build = self._build_folder(job)
-            is_outdated = not _is_reproducible(job) and build.finished_file.exists()
-            if build.path.exists() and (all_results or is_outdated):
-                self.clear([job])
-                shutil.rmtree(build.path)
+        for build in builds:
+            folder = self._build_folder(build)
+            is_outdated = not _is_reproducible(build) and folder.finished_file.exists()
+            if folder.path.exists() and (all_results or is_outdated):
+                self.clear([build])
+                shutil.rmtree(folder.path)
 
-    def remove(self, job: StoreBuild, search: Mapping[str, Any], stage: str | None = None) -> None:
+    def remove(self, build: StoreBuild, search: Mapping[str, Any], stage: str | None = None) -> None:
         """Remove the saved result of one setting: its search, or one of the other stages."""
-        self._remove_result(job, self._result_name(search, stage))
+        self._remove_result(build, self._result_name(search, stage))
 
-    def remove_filtered(self, job: StoreBuild, search: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
+    def remove_filtered(self, build: StoreBuild, search: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
         """Remove the saved result of one setting with one of the requested filters."""
-        self._remove_result(job, filter_key(search, requested, self.plan))
+        self._remove_result(build, filter_key(search, requested, self.settings))
 
-    def _remove_result(self, job: StoreBuild, name: str) -> None:
-        self._build_folder(job).result_file(name).unlink(missing_ok=True)
+    def _remove_result(self, build: StoreBuild, name: str) -> None:
+        self._build_folder(build).result_file(name).unlink(missing_ok=True)
 
     def _result_name(self, search: Mapping[str, Any], stage: str | None = None) -> str:
-        return search_key(search, self.plan) if stage is None else stage_key(stage, search, self.plan)
+        return search_key(search, self.settings) if stage is None else stage_key(stage, search, self.settings)
 
-    def finish(self, jobs: Sequence[StoreBuild]) -> None:
+    def finish(self, builds: Sequence[StoreBuild]) -> None:
         """Mark the builds as finished."""
-        for job in jobs:
-            build = self._build_folder(job)
-            if build.path.exists():
-                write_record({"made": utc_now()}, build.finished_file)
+        for build in builds:
+            folder = self._build_folder(build)
+            if folder.path.exists():
+                write_record({"made": utc_now()}, folder.finished_file)
 
-    def provenance(self, job: StoreBuild, search: Mapping[str, Any], stage: str | None = None) -> dict[str, Any]:
+    def provenance(self, build: StoreBuild, search: Mapping[str, Any], stage: str | None = None) -> dict[str, Any]:
         """Return when a result was made and whether it was reused.
 
         `made` is the time of its oldest part; `reused` is true if an earlier call made any part. Without a stage, the
         result is the search with its build.
         """
-        build = self._build_folder(job)
-        files = [build.result_file(self._result_name(search, stage)), *([build.costs_file] if stage is None else [])]
-        return self._file_provenance(build, files)
+        folder = self._build_folder(build)
+        files = [folder.result_file(self._result_name(search, stage)), *([folder.costs_file] if stage is None else [])]
+        return self._file_provenance(folder, files)
 
-    def _file_provenance(self, build: BuildFolder, files: Sequence[Path]) -> dict[str, Any]:
-        return {"made": min(map(build.creation_time, files)), "reused": any(file not in self._made for file in files)}
+    def _file_provenance(self, folder: BuildFolder, files: Sequence[Path]) -> dict[str, Any]:
+        return {"made": min(map(folder.creation_time, files)), "reused": any(file not in self._made for file in files)}
 
-    def ensure_built(self, job: StoreBuild) -> None:
+    def ensure_built(self, build: StoreBuild) -> None:
         """Build a store and time its searches, unless all results are saved."""
-        if job.configuration.store in self._missing:
+        if build.configuration.store in self._missing:
             return
-        build = self._build_folder(job)
-        names = {self._result_name(search): search for search in job.searches}
-        missing = {name: search for name, search in names.items() if build.read_result(name) is None}
+        folder = self._build_folder(build)
+        names = {self._result_name(search): search for search in build.searches}
+        missing = {name: search for name, search in names.items() if folder.read_result(name) is None}
         if missing:
-            self._run_stage(job, "build", list(missing.values()), list(missing))
-        cold = self._result_name(job.searches[0], "cold")
-        if build.costs_file in self._made:  # the saved time to reopen belongs to an earlier build
-            self._remove_result(job, cold)
-        if self.can_reopen(job) and build.read_result(cold) is None and self._ensure_store(job):
-            self._run_stage(job, "cold", [job.searches[0]], [cold])
+            self._run_stage(build, "build", list(missing.values()), list(missing))
+        cold = self._result_name(build.searches[0], "cold")
+        if folder.costs_file in self._made:  # the saved time to reopen belongs to an earlier build
+            self._remove_result(build, cold)
+        if self.can_reopen(build) and folder.read_result(cold) is None and self._ensure_store(build):
+            self._run_stage(build, "cold", [build.searches[0]], [cold])
 
-    def measure(self, job: StoreBuild, search: Mapping[str, Any], stage: str) -> RawResult | None:
+    def measure(self, build: StoreBuild, search: Mapping[str, Any], stage: str) -> RawResult | None:
         """Return the result of a load test or of updates; measured now unless it is saved."""
-        build, name = self._build_folder(job), self._result_name(search, stage)
-        result = build.read_result(name)
-        can_measure = result is None and (stage != "load" or self._ensure_store(job))
-        if can_measure and self._run_stage(job, stage, [search], [name]):
-            result = build.read_result(name)
+        folder, name = self._build_folder(build), self._result_name(search, stage)
+        result = folder.read_result(name)
+        can_measure = result is None and (stage != "load" or self._ensure_store(build))
+        if can_measure and self._run_stage(build, stage, [search], [name]):
+            result = folder.read_result(name)
         return result
 
-    def measure_filtered(self, job: StoreBuild, searches: Sequence[Mapping[str, Any]]) -> list[list[FilterRawResult]]:
+    def measure_filtered(self, build: StoreBuild, searches: Sequence[Mapping[str, Any]]) -> list[list[FilterRawResult]]:
         """Return the results of each setting with each filter, and measure missing ones.
 
         Each result has its provenance. It is saved when its filter is done, so that an interrupted sweep resumes with
         the next filter.
         """
-        build = self._build_folder(job)
+        folder = self._build_folder(build)
         names = [
-            [filter_key(search, requested_filter, self.plan) for search in searches]
-            for requested_filter in self.plan.requested_filters
+            [filter_key(search, requested_filter, self.settings) for search in searches]
+            for requested_filter in self.settings.requested_filters
         ]
-        missing = [name if build.read_result(name) is None else "" for row in names for name in row]
+        missing = [name if folder.read_result(name) is None else "" for row in names for name in row]
         if any(missing):
-            self._run_stage(job, "filters", searches, missing)
-            self._made |= {build.result_file(name) for name in missing if name}
+            self._run_stage(build, "filters", searches, missing)
+            self._made |= {folder.result_file(name) for name in missing if name}
         results: list[list[FilterRawResult]] = [[] for _ in searches]
         for row in names:
             for search_results, name in zip(results, row, strict=True):
-                result = build.read_result(name)
-                files = [build.result_file(name)]
-                search_results.append((result, self._file_provenance(build, files)) if result is not None else None)
+                result = folder.read_result(name)
+                files = [folder.result_file(name)]
+                search_results.append((result, self._file_provenance(folder, files)) if result is not None else None)
         return results
 
-    def build_costs(self, job: StoreBuild) -> dict[str, Any]:
+    def build_costs(self, build: StoreBuild) -> dict[str, Any]:
         """Return the costs of a build; empty if it failed."""
-        return self._build_folder(job).read_costs()
+        return self._build_folder(build).read_costs()
 
-    def can_reopen(self, job: StoreBuild) -> bool:
+    def can_reopen(self, build: StoreBuild) -> bool:
         """Return whether the store of a build can be reopened."""
-        return bool(self.build_costs(job).get("kept"))
+        return bool(self.build_costs(build).get("kept"))
 
-    def saved_result(self, job: StoreBuild, search: Mapping[str, Any], stage: str | None = None) -> RawResult | None:
+    def saved_result(self, build: StoreBuild, search: Mapping[str, Any], stage: str | None = None) -> RawResult | None:
         """Return the raw result of one search setting, or of another stage; None if missing."""
-        return self._build_folder(job).read_result(self._result_name(search, stage))
+        return self._build_folder(build).read_result(self._result_name(search, stage))
 
-    def clear(self, jobs: Sequence[StoreBuild]) -> None:
+    def clear(self, builds: Sequence[StoreBuild]) -> None:
         """Delete the stores, and keep the results."""
-        for job in jobs:
-            folder = self._build_folder(job).store
-            if folder.exists() and load_store_type(job.configuration.store).has_outside_data:
+        for build in builds:
+            store_folder = self._build_folder(build).store
+            if store_folder.exists() and load_store_type(build.configuration.store).has_outside_data:
                 with suppress(RagaugeError):
-                    run_worker_task(self._create_task(job, "remove", job.searches[:1], []))
-            shutil.rmtree(folder, ignore_errors=True)
+                    run_worker_task(self._create_task(build, "remove", build.searches[:1], []))
+            shutil.rmtree(store_folder, ignore_errors=True)
 
-    def _ensure_store(self, job: StoreBuild) -> bool:
+    def _ensure_store(self, build: StoreBuild) -> bool:
         """Rebuild the store if it is missing; return whether it can be opened."""
-        return self._build_folder(job).has_store() or self._run_stage(job, "build", [job.searches[0]], [])
+        return self._build_folder(build).has_store() or self._run_stage(build, "build", [build.searches[0]], [])
 
-    def _build_folder(self, job: StoreBuild) -> BuildFolder:
-        return BuildFolder(self.folder / "builds" / build_key(self.data, job, self.plan))
+    def _build_folder(self, build: StoreBuild) -> BuildFolder:
+        return BuildFolder(self.folder / "builds" / build_key(self.data, build, self.settings))
 
     def _create_task(
-        self, job: StoreBuild, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]
+        self, build: StoreBuild, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]
     ) -> BenchmarkWorkerTask:
-        build = self._build_folder(job)
-        build.path.mkdir(parents=True, exist_ok=True)
-        configuration = job.configuration
+        folder = self._build_folder(build)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        configuration = build.configuration
         return BenchmarkWorkerTask(
             stage,
             configuration.store,
             configuration.build,
             list(searches),
-            [str(build.result_file(name).absolute()) if name else "" for name in names],
+            [str(folder.result_file(name).absolute()) if name else "" for name in names],
             self.data.metric,
-            str(build.path.absolute()),
+            str(folder.path.absolute()),
             str(self._vectors.absolute()),
-            replace(self.plan, timeout=min(self.plan.timeout, MAX_TIMEOUT_S)),
+            replace(self.settings, timeout=min(self.settings.timeout, MAX_TIMEOUT_S)),
         )
 
     def _run_stage(
-        self, job: StoreBuild, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]
+        self, build: StoreBuild, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]
     ) -> bool:
         """Run a stage in a worker, record a failure, and return whether it succeeded."""
-        configuration, build = job.configuration.shown, self._build_folder(job)
-        task = self._create_task(job, stage, searches, names)
-        building = stage == "build" and not build.has_store()
+        configuration, folder = build.configuration.shown, self._build_folder(build)
+        task = self._create_task(build, stage, searches, names)
+        is_building = stage == "build" and not folder.has_store()
         try:
             run_worker_task(task, scoped(self.progress, subject=str(configuration)))
         except RagaugeError as error:
@@ -280,17 +280,17 @@ class BenchmarkRunner:
                 configuration = Configuration(configuration.store, configuration.build, searches[0], configuration.name)
             self.failures.append(FailedConfiguration(configuration, stage, error.message, error.hint, error.exit_code))
             return False
-        self._made |= {build.result_file(name) for name in names if name}
-        self._made |= {build.costs_file} if building else set()
+        self._made |= {folder.result_file(name) for name in names if name}
+        self._made |= {folder.costs_file} if is_building else set()
         return True
 
 
-def _is_reproducible(job: StoreBuild) -> bool:
+def _is_reproducible(build: StoreBuild) -> bool:
     """Return whether options and versions identify a saved result.
 
     This holds for built-in engines on this machine.
     """
-    configuration = job.configuration
+    configuration = build.configuration
     server = SERVER_OPTIONS & configuration.build.keys() or (
         configuration.store == "pgvector" and "RAGAUGE_DSN" in os.environ
     )

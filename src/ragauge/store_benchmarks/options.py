@@ -18,7 +18,7 @@ DOUBTFUL_RESULTS = "doubtful"
 
 
 class BenchmarkOptions(TypedDict, total=False):
-    """Keywords of `ragauge.bench`: the fields of `RunOptions` and of `BenchmarkSettings`."""
+    """Keywords of `ragauge.bench`: the fields of `BenchmarkRunOptions` and of `BenchmarkSettings`."""
 
     metric: str | None
     embedder: str | Embedder | None
@@ -51,7 +51,7 @@ class BenchmarkOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class RunOptions:
+class BenchmarkRunOptions:
     """Options of a benchmark that are not settings of its measurements."""
 
     metric: str | None = None
@@ -100,7 +100,7 @@ class RunOptions:
         return self.remeasure == DOUBTFUL_RESULTS
 
 
-def parse_options(options: Mapping[str, Any]) -> tuple[RunOptions, BenchmarkSettings]:
+def parse_options(options: Mapping[str, Any]) -> tuple[BenchmarkRunOptions, BenchmarkSettings]:
     """Separate the keywords of `bench`; None selects the default.
 
     Raises UnknownName for an unknown keyword.
@@ -109,10 +109,10 @@ def parse_options(options: Mapping[str, Any]) -> tuple[RunOptions, BenchmarkSett
         if name not in BenchmarkOptions.__annotations__:
             known = list(BenchmarkOptions.__annotations__)
             raise UnknownName("setting", name, known)
-    names = {field.name for field in fields(RunOptions)}
+    names = {field.name for field in fields(BenchmarkRunOptions)}
     run_options = {name: value for name, value in options.items() if name in names and value is not None}
     where = run_options.pop("where", ())
     filters = [where] if isinstance(where, str | Mapping) else list(where)
-    settings = {name: value for name, value in options.items() if name not in names and value is not None}
-    plan = replace(BenchmarkSettings.of(settings), where=tuple(map(str, filters)))
-    return RunOptions(**run_options, where=filters), plan
+    setting_values = {name: value for name, value in options.items() if name not in names and value is not None}
+    settings = replace(BenchmarkSettings.of(setting_values), where=tuple(map(str, filters)))
+    return BenchmarkRunOptions(**run_options, where=filters), settings

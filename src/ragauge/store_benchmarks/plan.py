@@ -255,38 +255,41 @@ def _describe_store(store: object) -> str:
     return f"{store.__module__}:{store.__qualname__}"
 
 
-def plan_builds(stores: Sequence[str], plan: BenchmarkSettings) -> list[StoreBuild]:
+def plan_builds(stores: Sequence[str], settings: BenchmarkSettings) -> list[StoreBuild]:
     """Return the builds of all stores, in rounds of one build per store.
 
     This order spreads a temporary slowdown of the machine over all stores.
     """
-    builds_by_store = [list(_plan_store_builds(text, plan)) for text in stores]
-    _check_duplicate_stores([job for builds in builds_by_store for job in builds])
-    return [job for turn in itertools.zip_longest(*builds_by_store) for job in turn if job is not None]
+    builds_by_store = [list(_plan_store_builds(text, settings)) for text in stores]
+    _check_duplicate_stores([build for builds in builds_by_store for build in builds])
+    return [build for turn in itertools.zip_longest(*builds_by_store) for build in turn if build is not None]
 
 
-def estimate_min_seconds(builds: Sequence[StoreBuild], plan: BenchmarkSettings) -> float:
+def estimate_min_seconds(builds: Sequence[StoreBuild], settings: BenchmarkSettings) -> float:
     """Estimate the minimum duration of a benchmark in seconds.
 
     It covers starting processes, rounds of searches, and load tests. Building and slow searches come on top; their
     duration is unknown before the first store is built.
     """
-    setting_s = plan.repeats * (MIN_ROUND_S + WARM_UP_S)
-    searches = sum(len(job.searches) for job in builds) * setting_s
-    loads = len({*plan.clients, *([1] if plan.shares else [])}) + len(plan.rates) + len(plan.shares)
-    stores = len({job.configuration.series for job in builds})
+    setting_s = settings.repeats * (MIN_ROUND_S + WARM_UP_S)
+    searches = sum(len(build.searches) for build in builds) * setting_s
+    loads = len({*settings.clients, *([1] if settings.shares else [])}) + len(settings.rates) + len(settings.shares)
+    stores = len({build.configuration.series for build in builds})
     filtered = sum(
-        PROCESS_START_S + len(plan.requested_filters) * min(len(job.searches) * setting_s, plan.filter_seconds)
-        for job in _first_filterable_builds(builds)
-        if plan.requested_filters
+        PROCESS_START_S
+        + len(settings.requested_filters) * min(len(build.searches) * setting_s, settings.filter_seconds)
+        for build in _first_filterable_builds(builds)
+        if settings.requested_filters
     )
-    return len(builds) * PROCESS_START_S + searches + filtered + stores * plan.seconds * (loads + bool(plan.mixed))
+    return (
+        len(builds) * PROCESS_START_S + searches + filtered + stores * settings.seconds * (loads + bool(settings.mixed))
+    )
 
 
 def _first_filterable_builds(builds: Sequence[StoreBuild]) -> list[StoreBuild]:
     """Return one build per series of the stores that are known to support filters."""
-    able = [job for job in builds if job.configuration.store in OPTION_GRIDS.keys() - STORES_WITHOUT_FILTERS]
-    return list({job.configuration.series: job for job in reversed(able)}.values())
+    able = [build for build in builds if build.configuration.store in OPTION_GRIDS.keys() - STORES_WITHOUT_FILTERS]
+    return list({build.configuration.series: build for build in reversed(able)}.values())
 
 
 def parse_store(text: str) -> Configuration:
@@ -301,7 +304,7 @@ def parse_store(text: str) -> Configuration:
     if ":" in name:  # `STORE:OPTION=VALUE`
         name, rest = "", text
     if "(" not in rest:
-        head, _, options = _split_store_options(rest)
+        head, options = _split_store_options(rest)
         rest = f"{head}({options})" if options else head
     spec = parse_spec(rest)
     return Configuration(spec.name, dict(spec.options), {}, name)
@@ -312,12 +315,12 @@ def hash_parts(*parts: Any) -> str:
     return content_key(*parts, compact=False)[:16]
 
 
-def build_key(data: VectorSet, job: StoreBuild, plan: BenchmarkSettings) -> str:
+def build_key(data: VectorSet, build: StoreBuild, settings: BenchmarkSettings) -> str:
     """Return a key of everything a build depends on.
 
     It covers the vectors, the store and its options, the threads, the libraries and the machine.
     """
-    configuration = job.configuration
+    configuration = build.configuration
     source_hash = hash_source(load_store_type(configuration.store).factory) if ":" in configuration.store else ""
     ids = hash_parts(list(data.ids))
     return hash_parts(
@@ -326,48 +329,50 @@ def build_key(data: VectorSet, job: StoreBuild, plan: BenchmarkSettings) -> str:
         data.metric,
         configuration.store,
         dict(configuration.build),
-        plan.threads,
+        settings.threads,
         source_hash,
         provenance(),
     )
 
 
-def search_key(search: Mapping[str, Any], plan: BenchmarkSettings) -> str:
+def search_key(search: Mapping[str, Any], settings: BenchmarkSettings) -> str:
     """Return a key of the search settings that a result of a build depends on."""
-    return hash_parts(dict(search), plan.k, plan.repeats, plan.seed)
+    return hash_parts(dict(search), settings.k, settings.repeats, settings.seed)
 
 
-def stage_key(stage: str, search: Mapping[str, Any], plan: BenchmarkSettings) -> str:
+def stage_key(stage: str, search: Mapping[str, Any], settings: BenchmarkSettings) -> str:
     """Return a key of a load test, of updates, or of reopening a store."""
-    values = asdict(plan)
+    values = asdict(settings)
     names = {
         "load": ("clients", "rates", "poisson", "shares", "seconds"),
         "changes": ("changes", "mixed", "seconds"),
         "cold": (),
     }[stage]
-    return hash_parts(stage, dict(search), plan.k, plan.seed, {name: values[name] for name in names})
+    return hash_parts(stage, dict(search), settings.k, settings.seed, {name: values[name] for name in names})
 
 
-def filter_key(search: Mapping[str, Any], requested: Mapping[str, Any], plan: BenchmarkSettings) -> str:
+def filter_key(search: Mapping[str, Any], requested: Mapping[str, Any], settings: BenchmarkSettings) -> str:
     """Return a key of one search setting with one of the requested filters."""
-    return hash_parts("filter", dict(search), dict(requested), plan.k, plan.repeats, plan.seed, plan.filter_seconds)
+    return hash_parts(
+        "filter", dict(search), dict(requested), settings.k, settings.repeats, settings.seed, settings.filter_seconds
+    )
 
 
-def _split_store_options(text: str) -> tuple[str, str, str]:
+def _split_store_options(text: str) -> tuple[str, str]:
     """Split `store:options` at the colon; the store may be `module:Class`."""
     head, _, options = text.partition(":")
     if options and "=" not in options.split(":")[0]:
         class_name, _, options = options.partition(":")
         head = f"{head}:{class_name}"
-    return head, ":", options
+    return head, options
 
 
-def _plan_store_builds(text: str, plan: BenchmarkSettings) -> Iterator[StoreBuild]:
+def _plan_store_builds(text: str, settings: BenchmarkSettings) -> Iterator[StoreBuild]:
     configuration = parse_store(text)
     store_type = load_store_type(configuration.store)
     _check_store_options(configuration, store_type)
     searching = store_type.search_options
-    for grid in _expand_grids(configuration, plan):
+    for grid in _expand_grids(configuration, settings):
         lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
         build = {name: values for name, values in lists.items() if name not in searching}
         search = {name: values for name, values in lists.items() if name in searching}
@@ -400,10 +405,10 @@ def is_sensible_build(build: Mapping[str, Any]) -> bool:
     return not (isinstance(m, int) and isinstance(ef, int)) or ef >= 2 * m
 
 
-def _expand_grids(configuration: Configuration, plan: BenchmarkSettings) -> Iterator[dict[str, Any]]:
+def _expand_grids(configuration: Configuration, settings: BenchmarkSettings) -> Iterator[dict[str, Any]]:
     """Yield the grids that match the given options, completed by default values."""
     grids = dict(configuration.build)
-    if not plan.sweep or configuration.store not in OPTION_GRIDS:
+    if not settings.sweep or configuration.store not in OPTION_GRIDS:
         yield grids
         return
     agreeing = [
@@ -415,13 +420,14 @@ def _expand_grids(configuration: Configuration, plan: BenchmarkSettings) -> Iter
         yield grids
     for grid in agreeing:
         widened = {
-            name: _raise_widths_to_k(value, plan.k) if name == "ef_search" else value for name, value in grid.items()
+            name: _raise_widths_to_k(value, settings.k) if name == "ef_search" else value
+            for name, value in grid.items()
         }
-        if plan.requested_filters:
+        if settings.requested_filters:
             widened = {
                 name: extend_widths(value) if name in SEARCH_WIDTH_OPTIONS else value for name, value in widened.items()
             }
-        thinned = {name: _thin_values(value) if plan.quick else value for name, value in widened.items()}
+        thinned = {name: _thin_values(value) if settings.quick else value for name, value in widened.items()}
         fixed_names = {name for name, value in grid.items() if isinstance(value, str | bool)}
         yield {**thinned, **{name: value for name, value in grids.items() if name not in fixed_names}}
 
@@ -457,7 +463,7 @@ def _option_combinations(options: Mapping[str, list[Any]]) -> list[dict[str, Any
 
 
 def _check_duplicate_stores(builds: Sequence[StoreBuild]) -> None:
-    configurations = [job.configuration for job in builds]
+    configurations = [build.configuration for build in builds]
     named = {(configuration.name, configuration.store) for configuration in configurations if configuration.name}
     unique_by(sorted(named), itemgetter(0), "store name", hint="give each store its own name: NAME=STORE")
     unique_by(configurations, lambda configuration: f"{configuration.name} {configuration}".strip(), "store")

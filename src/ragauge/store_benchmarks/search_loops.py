@@ -35,15 +35,17 @@ def nested_filters(n: int, selectivities: Sequence[float], seed: int = 0) -> dic
     {'rung_0': 500, 'rung_1': 10}
     """
     order = np.random.default_rng([seed, 5]).permutation(n)
-    rungs = {}
+    masks_by_field = {}
     for number, share in enumerate(selectivities):
         if not 0 < share <= 1:
             raise BadInput(f"selectivity must be above 0 and at most 1, got {share:g}", hint="--selectivity 0.5,0.01")
-        rungs[f"rung_{number}"] = order < max(1, round(share * n))
-    return rungs
+        masks_by_field[f"rung_{number}"] = order < max(1, round(share * n))
+    return masks_by_field
 
 
-def build_filter_metadata(rungs: Mapping[str, Mask], start: int = 0, count: int | None = None) -> list[dict[str, str]]:
+def build_filter_metadata(
+    masks_by_field: Mapping[str, Mask], start: int = 0, count: int | None = None
+) -> list[dict[str, str]]:
     """Build the metadata of each row for the given filters.
 
     With `start` or `count`, only those rows are included.
@@ -51,15 +53,17 @@ def build_filter_metadata(rungs: Mapping[str, Mask], start: int = 0, count: int 
     >>> build_filter_metadata({"rung_0": np.array([True, False])})
     [{'rung_0': 'in'}, {'rung_0': 'out'}]
     """
-    masks = {name: mask[start : None if count is None else start + count].tolist() for name, mask in rungs.items()}
+    masks = {
+        name: mask[start : None if count is None else start + count].tolist() for name, mask in masks_by_field.items()
+    }
     length = len(next(iter(masks.values()), []))
     return [
         {name: MATCHING_VALUE if mask[row] else OTHER_VALUE for name, mask in masks.items()} for row in range(length)
     ]
 
 
-def build_filter_condition(rung: str) -> dict[str, str]:
-    return {rung: MATCHING_VALUE}
+def build_filter_condition(field: str) -> dict[str, str]:
+    return {field: MATCHING_VALUE}
 
 
 class FilteredStore:

@@ -44,170 +44,180 @@ NULL_STORE_VECTORS = 100
 """Number of vectors in the null store."""
 
 
-def run_build_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
+def run_build_stage(task: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Build the store, or open the saved one, and time searches with every setting."""
-    vectors = SavedVectors(order.vectors)
-    is_built = order.build_folder.has_store()
-    with _open_build_store(order, built=is_built) as store:
+    vectors = SavedVectors(task.vectors)
+    is_built = task.build_folder.has_store()
+    with _open_build_store(task, built=is_built) as store:
         if not is_built:
-            write_record(_fill_store(store, vectors, order, progress), order.build_folder.costs_file)
-        if not order.results:
+            write_record(_fill_store(store, vectors, task, progress), task.build_folder.costs_file)
+        if not task.results:
             return
         queries = vectors.rows("queries")
-        progress(Progress("search", 0, order.plan.repeats * len(order.searches)))
+        progress(Progress("search", 0, task.settings.repeats * len(task.searches)))
         results = time_search_rounds(
             store,
             queries,
-            order.plan.k,
-            order.searches,
+            task.settings.k,
+            task.searches,
             index=vectors.index(),
             progress=progress,
             rounds=SearchRounds(
-                floor=_build_null_store(vectors, order.metric),
-                warm_up=vectors.others(WARM_UP_QUERIES, order.plan.seed),
-                repeats=order.plan.repeats,
-                max_repeats=order.plan.max_repeats,
-                seed=order.plan.seed,
+                floor=_build_null_store(vectors, task.metric),
+                warm_up=vectors.others(WARM_UP_QUERIES, task.settings.seed),
+                repeats=task.settings.repeats,
+                max_repeats=task.settings.max_repeats,
+                seed=task.settings.seed,
             ),
         )
-        for raw, search, name in zip(results, order.searches, order.results, strict=True):
+        for raw, search, name in zip(results, task.searches, task.results, strict=True):
             apply_search_options(store, search)
-            write_raw_result(Path(name), {"about": _describe_store(store, queries, order)}, raw)
+            write_raw_result(Path(name), {"about": _describe_store(store, queries, task)}, raw)
 
 
-def run_cold_open_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
+def run_cold_open_stage(task: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Open the saved store in this new process, and search once.
 
     The time includes loading the library of the engine.
     """
-    vectors = SavedVectors(order.vectors)
+    vectors = SavedVectors(task.vectors)
     query = vectors.rows("queries", 0, 1)
     progress(Progress("cold"))
     began = time.perf_counter_ns()
-    with _open_build_store(order, built=True) as store:
+    with _open_build_store(task, built=True) as store:
         opened = time.perf_counter_ns()
-        first = int(time_searches(store, query, order.plan.k).nanoseconds[0])
-    write_raw_result(Path(order.results[0]), {"open_ms": (opened - began) / 1e6, "first_ms": first / 1e6}, {})
+        first = int(time_searches(store, query, task.settings.k).nanoseconds[0])
+    write_raw_result(Path(task.results[0]), {"open_ms": (opened - began) / 1e6, "first_ms": first / 1e6}, {})
 
 
-def run_load_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
+def run_load_stage(task: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Load-test the store with several client processes."""
-    vectors, plan = SavedVectors(order.vectors), order.plan
-    max_clients = max(plan.clients, default=1)
+    vectors, settings = SavedVectors(task.vectors), task.settings
+    max_clients = max(settings.clients, default=1)
     # Rates relative to the maximum need a closed-loop run first.
-    closed = sorted({*plan.clients, *([max_clients] if plan.shares else [])})
+    closed = sorted({*settings.clients, *([max_clients] if settings.shares else [])})
     runs: list[tuple[int, float | None, float | None]] = [(n, None, None) for n in closed]
-    runs += [(max_clients, rate, None) for rate in plan.rates] + [(max_clients, None, share) for share in plan.shares]
+    runs += [(max_clients, rate, None) for rate in settings.rates] + [
+        (max_clients, None, share) for share in settings.shares
+    ]
     arrays: RawArrays = {}
     notes, top = [], 0.0
     for number, (clients, rate, share) in enumerate(runs):
         progress(Progress("load", number, len(runs)))
         raw, note = load_test.run_load_test(
-            order.opening,
+            task.opening,
             vectors.rows("queries"),
-            plan.k,
-            warm_up=vectors.others(WARM_UP_QUERIES, plan.seed),
-            server=load_store_type(order.store).has_server,
-            seed=plan.seed,
+            settings.k,
+            warm_up=vectors.others(WARM_UP_QUERIES, settings.seed),
+            server=load_store_type(task.store).has_server,
+            seed=settings.seed,
             load=load_test.OfferedLoad(
                 clients=clients,
                 rate=rate if share is None else share * top,
-                seconds=plan.seconds,
-                poisson=plan.poisson,
-                threads=plan.threads,
+                seconds=settings.seconds,
+                poisson=settings.poisson,
+                threads=settings.threads,
             ),
         )
         if rate is None and share is None:
             top = len(raw["ended_ns"]) / (float(raw["ended_ns"].max()) - float(raw["began_ns"].min())) * 1e9
         notes.append(note)
         arrays |= {f"{number}_{name}": values for name, values in raw.items()}
-    write_raw_result(Path(order.results[0]), {"notes": notes}, arrays)
+    write_raw_result(Path(task.results[0]), {"notes": notes}, arrays)
 
 
-def run_filter_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
+def run_filter_stage(task: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Fill a store with metadata, and time searches with every setting and filter.
 
     The results of a filter are written when all settings were timed with it. A setting that the time limit of the
     filter leaves no time for gets a result without arrays.
     """
-    vectors, plan = SavedVectors(order.vectors), order.plan
-    rungs = nested_filters(len(vectors), plan.filters, seed=plan.seed)
-    conditions = [*(build_filter_condition(rung) for rung in rungs), *(json.loads(text) for text in plan.where)]
-    random = build_filter_metadata(rungs) if rungs else [{} for _ in range(len(vectors))]
-    about = [{**user_fields, **rung} for user_fields, rung in zip(vectors.metadata(plan.metadata), random, strict=True)]
-    queries, index, floor = vectors.rows("queries"), vectors.index(), _build_null_store(vectors, order.metric)
-    warm_up = vectors.others(WARM_UP_QUERIES, plan.seed)
-    total = plan.repeats * len(order.results)
-    with _temporary_filled_store(order, vectors, progress, about) as store:
+    vectors, settings = SavedVectors(task.vectors), task.settings
+    random_filters = nested_filters(len(vectors), settings.filters, seed=settings.seed)
+    conditions = [
+        *(build_filter_condition(field) for field in random_filters),
+        *(json.loads(text) for text in settings.where),
+    ]
+    filter_metadata = build_filter_metadata(random_filters) if random_filters else [{} for _ in range(len(vectors))]
+    metadata = [
+        {**user_fields, **filter_fields}
+        for user_fields, filter_fields in zip(vectors.metadata(settings.metadata), filter_metadata, strict=True)
+    ]
+    queries, index, floor = vectors.rows("queries"), vectors.index(), _build_null_store(vectors, task.metric)
+    warm_up = vectors.others(WARM_UP_QUERIES, settings.seed)
+    total = settings.repeats * len(task.results)
+    with _temporary_filled_store(task, vectors, progress, metadata) as store:
         for number, condition in enumerate(conditions):
-            start = number * len(order.searches)
-            files = order.results[start : start + len(order.searches)]
-            requests = [(search, file) for search, file in zip(order.searches, files, strict=True) if file]
-            before = plan.repeats * start
+            start = number * len(task.searches)
+            files = task.results[start : start + len(task.searches)]
+            requests = [(search, file) for search, file in zip(task.searches, files, strict=True) if file]
+            before = settings.repeats * start
             results = time_search_rounds(
                 FilteredStore(store, condition),
                 queries,
-                plan.k,
+                settings.k,
                 [search for search, _ in requests],
                 index=index,
                 progress=_count_from(progress, "filters", before, total),
                 rounds=SearchRounds(
                     floor=floor,
                     warm_up=warm_up,
-                    repeats=plan.repeats,
-                    max_repeats=plan.max_repeats,
-                    seed=plan.seed,
-                    budget_s=plan.filter_seconds,
+                    repeats=settings.repeats,
+                    max_repeats=settings.max_repeats,
+                    seed=settings.seed,
+                    budget_s=settings.filter_seconds,
                 ),
             )
             for raw, (search, file) in zip(results, requests, strict=True):
                 apply_search_options(store, search)
-                write_raw_result(Path(file), _explain_filter(store, queries[0], plan.k, condition) if raw else {}, raw)
+                write_raw_result(
+                    Path(file), _explain_filter(store, queries[0], settings.k, condition) if raw else {}, raw
+                )
 
 
-def run_update_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
+def run_update_stage(task: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Time searches during inserts, then inserts, updates and deletes.
 
     Uses a separate store, since the operations change it.
     """
-    vectors, plan = SavedVectors(order.vectors), order.plan
+    vectors, settings = SavedVectors(task.vectors), task.settings
     base, queries = vectors.rows("base"), vectors.rows("queries")
-    with _temporary_filled_store(order, vectors, progress) as store:
+    with _temporary_filled_store(task, vectors, progress) as store:
         arrays: RawArrays = {}
-        able = store.abilities
-        if plan.mixed and "insert" in able:
+        abilities = store.abilities
+        if settings.mixed and "insert" in abilities:
             progress(Progress("search while inserting"))
             raw = updates.run_mixed_workload(
                 store,
                 base,
                 queries,
-                plan.k,
+                settings.k,
                 index=vectors.index(),
-                metric=order.metric,
-                inserts=updates.MixedWorkloadSettings(n=plan.mixed, seconds=plan.seconds, seed=plan.seed),
+                metric=task.metric,
+                inserts=updates.MixedWorkloadSettings(n=settings.mixed, seconds=settings.seconds, seed=settings.seed),
             )
             arrays |= {f"mixed_{name}": values for name, values in raw.items()}
         for number, operation in enumerate(updates.UPDATE_OPERATIONS):
-            if plan.changes and operation in able:
+            if settings.changes and operation in abilities:
                 progress(Progress(operation, number, len(updates.UPDATE_OPERATIONS)))
                 raw = updates.time_updates(
                     store,
                     base,
-                    plan.k,
+                    settings.k,
                     operation,
                     ids=vectors.ids(),
-                    metric=order.metric,
-                    n=plan.changes,
-                    seed=plan.seed,
+                    metric=task.metric,
+                    n=settings.changes,
+                    seed=settings.seed,
                 )
                 arrays |= {f"{operation}_{name}": values for name, values in raw.items()}
-        write_raw_result(Path(order.results[0]), {}, arrays)
+        write_raw_result(Path(task.results[0]), {}, arrays)
 
 
-def run_remove_stage(order: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
+def run_remove_stage(task: BenchmarkWorkerTask, progress: ProgressCallback) -> None:
     """Remove what a store keeps outside of its folder, such as a table of a server."""
     progress(Progress("remove"))
-    _remove_store(order.opening.open(), order.build_folder.store)
+    _remove_store(task.opening.open(), task.build_folder.store)
 
 
 def _count_from(progress: ProgressCallback, action: str, before: int, total: int) -> ProgressCallback:
@@ -226,11 +236,11 @@ STAGE_FUNCTIONS: dict[str, Callable[[BenchmarkWorkerTask, ProgressCallback], Non
 
 
 @contextmanager
-def _open_build_store(order: BenchmarkWorkerTask, *, built: bool) -> Iterator[FullStore]:
+def _open_build_store(task: BenchmarkWorkerTask, *, built: bool) -> Iterator[FullStore]:
     """Open the store of a build; remains of an unfinished build are deleted first."""
     if not built:
-        shutil.rmtree(order.build_folder.store, ignore_errors=True)
-    store = order.opening.open()
+        shutil.rmtree(task.build_folder.store, ignore_errors=True)
+    store = task.opening.open()
     try:
         yield store
     finally:
@@ -239,30 +249,30 @@ def _open_build_store(order: BenchmarkWorkerTask, *, built: bool) -> Iterator[Fu
 
 @contextmanager
 def _temporary_filled_store(
-    order: BenchmarkWorkerTask,
+    task: BenchmarkWorkerTask,
     vectors: SavedVectors,
     progress: ProgressCallback,
-    about: list[dict[str, Any]] | None = None,
+    metadata: list[dict[str, Any]] | None = None,
 ) -> Iterator[FullStore]:
     """Fill a second store of the same kind, and remove it when the block is left."""
-    folder = Path(order.folder) / f"{order.stage}-store"
+    folder = Path(task.folder) / f"{task.stage}-store"
     shutil.rmtree(folder, ignore_errors=True)
-    store = order.opening.at(str(folder)).open()
+    store = task.opening.at(str(folder)).open()
     try:
-        _insert_vectors(store, vectors, progress, about)
+        _insert_vectors(store, vectors, progress, metadata)
         _time_index_build(store)
-        apply_search_options(store, order.searches[0])
+        apply_search_options(store, task.searches[0])
         yield store
     finally:
         _remove_store(store, folder)
 
 
 def _fill_store(
-    store: FullStore, vectors: SavedVectors, order: BenchmarkWorkerTask, progress: ProgressCallback
+    store: FullStore, vectors: SavedVectors, task: BenchmarkWorkerTask, progress: ProgressCallback
 ) -> dict[str, Any]:
     """Insert, index and save all vectors, and return the times, memory and disk space."""
     pids = store.pids()
-    _rehearse_store(order, vectors)
+    _rehearse_store(task, vectors)
     release_free_memory()
     before = measure_memory(pids)
     with measure_peak_memory(pids) as peak:
@@ -276,7 +286,7 @@ def _fill_store(
         store.save()
     size = store.disk_bytes()
     if size is None and is_saved:
-        size = disk_bytes(order.build_folder.store)
+        size = disk_bytes(task.build_folder.store)
     return {
         "vectors": len(vectors),
         "insert_seconds": inserting,
@@ -291,24 +301,24 @@ def _fill_store(
     }
 
 
-def _rehearse_store(order: BenchmarkWorkerTask, vectors: SavedVectors) -> None:
+def _rehearse_store(task: BenchmarkWorkerTask, vectors: SavedVectors) -> None:
     """Run a few vectors through a store of the same kind.
 
     Memory of libraries that are loaded on first use is then not counted as memory of the index.
     """
-    folder = Path(order.folder) / "rehearsal"
+    folder = Path(task.folder) / "rehearsal"
     shutil.rmtree(folder, ignore_errors=True)
-    store = order.opening.at(str(folder)).open()
+    store = task.opening.at(str(folder)).open()
     try:
         store.add(vectors.ids(0, REHEARSAL_VECTORS), vectors.rows("base", 0, REHEARSAL_VECTORS))
         _time_index_build(store)
-        time_searches(store, vectors.rows("queries", 0, 3), min(order.plan.k, REHEARSAL_VECTORS, len(vectors)))
+        time_searches(store, vectors.rows("queries", 0, 3), min(task.settings.k, REHEARSAL_VECTORS, len(vectors)))
     finally:
         _remove_store(store, folder)
 
 
 def _insert_vectors(
-    store: FullStore, vectors: SavedVectors, progress: ProgressCallback, about: list[dict[str, Any]] | None
+    store: FullStore, vectors: SavedVectors, progress: ProgressCallback, metadata: list[dict[str, Any]] | None
 ) -> float:
     """Insert all vectors, and return the seconds spent in the store."""
     spent = 0.0
@@ -316,10 +326,10 @@ def _insert_vectors(
         names, rows = vectors.ids(start, VECTORS_PER_INSERT), vectors.rows("base", start, VECTORS_PER_INSERT)
         progress(Progress("insert", start, len(vectors)))
         began = time.perf_counter()
-        if about is None:
+        if metadata is None:
             store.add(names, rows)
         else:
-            store.add(names, rows, about[start : start + VECTORS_PER_INSERT])
+            store.add(names, rows, metadata[start : start + VECTORS_PER_INSERT])
         spent += time.perf_counter() - began
     return spent
 
@@ -330,9 +340,9 @@ def _time_index_build(store: FullStore) -> float:
     return time.perf_counter() - began
 
 
-def _describe_store(store: FullStore, queries: Any, order: BenchmarkWorkerTask) -> dict[str, Any]:
+def _describe_store(store: FullStore, queries: Any, task: BenchmarkWorkerTask) -> dict[str, Any]:
     """Return the store's own description, and whether it used its index, if known."""
-    used = store.index_used(queries[0], order.plan.k)
+    used = store.index_used(queries[0], task.settings.k)
     return {**store.describe(), **({} if used is None else {"index_used": used})}
 
 

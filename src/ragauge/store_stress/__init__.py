@@ -73,7 +73,7 @@ def stress(
     max_documents: int | None = None,
     reproducer: str | Path | None = None,
     progress: ProgressCallback = no_progress,
-    **settings: Unpack[StressOptions],
+    **options: Unpack[StressOptions],
 ) -> StressTest:
     """Stress-test a document store: fill, read back, search, reopen, and kill it.
 
@@ -83,12 +83,12 @@ def stress(
     failing prefix of the documents. If `reproducer` names a folder, that prefix is written there. The settings are
     described in `ragauge.store_stress.plan.StressSettings`.
     """
-    plan = settings_from(StressSettings, settings)
+    settings = settings_from(StressSettings, options)
     named = resolve_store_name(store)
     check_libraries([named])
     check_options([named])
-    data = load_stress_data(source, embedder, plan, max_documents=max_documents, progress=progress)
-    return stress_store(named, data, plan, reproducer=reproducer, progress=progress)
+    data = load_stress_data(source, embedder, settings, max_documents=max_documents, progress=progress)
+    return stress_store(named, data, settings, reproducer=reproducer, progress=progress)
 
 
 def check_libraries(stores: Sequence[str]) -> None:
@@ -130,7 +130,7 @@ def resolve_store_name(store: str | type[Any]) -> str:
 def stress_store(
     store: str,
     data: StressData,
-    plan: StressSettings,
+    settings: StressSettings,
     *,
     reproducer: str | Path | None = None,
     progress: ProgressCallback = no_progress,
@@ -143,16 +143,16 @@ def stress_store(
         folder.chmod(0o755)  # an engine's server may run as another user, who needs access
         write_stress_data(folder / "data", data.documents, data.vectors, data.queries, data.query_vectors)
 
-        def reproduce(broken: StoreFailure, prefix: int, described: Mapping[str, Any]) -> StoreFailure:
+        def reproduce(broken: StoreFailure, prefix: int, store_description: Mapping[str, Any]) -> StoreFailure:
             if reproducer is None:
                 return broken
-            return _save_reproducer(Path(reproducer), store, data, plan, broken, prefix, described)
+            return _save_reproducer(Path(reproducer), store, data, settings, broken, prefix, store_description)
 
-        for mode in plan.ways:
+        for mode in settings.modes:
             scenario = StressScenario(
                 store=store,
                 mode=mode,
-                plan=plan,
+                settings=settings,
                 data=folder / "data",
                 ids=data.ids,
                 vectors=data.vectors,
@@ -160,7 +160,9 @@ def stress_store(
                 folder=folder / "work",
                 progress=scoped(progress, subject=f"{store} {mode}"),
             )
-            outcome = run_ingestion_mode(scenario, lambda rankings: score_rankings(data, rankings, plan.k), reproduce)
+            outcome = run_ingestion_mode(
+                scenario, lambda rankings: score_rankings(data, rankings, settings.k), reproduce
+            )
             description = {**description, **outcome.description}
             mode_results.append(outcome.result)
             unreproduced = [_describe_unreproduced(failure) for failure in outcome.result.not_reproduced]
@@ -169,23 +171,23 @@ def stress_store(
         store=store,
         documents=len(data.documents),
         queries=len(data.queries),
-        ways=mode_results,
+        modes=mode_results,
         description=description,
         source=data.name,
         document_types=count_document_types(data.documents),
         embedder=data.embedder,
-        k=plan.k,
+        k=settings.k,
         notes=notes,
         provenance={
             "made": utc_now(),
             **provenance(),
             "documents_hash": hash_documents(data.documents),
-            "seed": plan.seed,
-            "batch": plan.batch,
-            "commit_every": plan.commit_every,
-            "kills": plan.kills,
-            "kill_at": plan.kill_at,
-            "timeout": plan.timeout,
+            "seed": settings.seed,
+            "batch": settings.batch,
+            "commit_every": settings.commit_every,
+            "kills": settings.kills,
+            "kill_at": settings.kill_at,
+            "timeout": settings.timeout,
         },
     )
 
@@ -205,12 +207,12 @@ def _save_reproducer(
     folder: Path,
     store: str,
     data: StressData,
-    plan: StressSettings,
+    settings: StressSettings,
     broken: StoreFailure,
     prefix: int,
     description: Mapping[str, Any],
 ) -> StoreFailure:
-    reproducer_folder = folder / broken.way.replace(" ", "-")
+    reproducer_folder = folder / broken.mode.replace(" ", "-")
     return write_reproducer(
         reproducer_folder,
         broken,
@@ -218,7 +220,7 @@ def _save_reproducer(
         data.queries,
         store=store,
         source=data.name,
-        command=build_command(store, str(reproducer_folder), broken, plan, data.embedder_spec),
+        command=build_command(store, str(reproducer_folder), broken, settings, data.embedder_spec),
         description=", ".join(f"{name} {value}" for name, value in description.items()),
     )
 
@@ -226,7 +228,7 @@ def _save_reproducer(
 def load_stress_data(
     source: Any,
     embedder: str | Embedder,
-    plan: StressSettings,
+    settings: StressSettings,
     *,
     max_documents: int | None = None,
     progress: ProgressCallback = no_progress,
@@ -245,10 +247,10 @@ def load_stress_data(
         raise BadInput(f"{data.name} has no documents")
     unique_by(documents, attrgetter("id"), "document", file=data.name)
     notes = [data.about] if data.about and not Path(data.about).exists() else []
-    queries = dict(data.queries) if has_queries else _queries_from_documents(documents, plan)
+    queries = dict(data.queries) if has_queries else _queries_from_documents(documents, settings)
     if not has_queries:
         notes.append(f"{data.name} has no queries: the first words of some documents are used as queries")
-    chosen = random.Random(plan.seed).sample(sorted(queries), min(plan.queries, len(queries)))  # noqa: S311 - a sample
+    chosen = random.Random(settings.seed).sample(sorted(queries), min(settings.queries, len(queries)))  # noqa: S311 - a sample
     queries = {name: queries[name] for name in sorted(chosen)}
     texts = [document.whole for document in documents]
     model = open_embedder(embedder, texts, progress)
@@ -299,10 +301,10 @@ def _load_source(source: Any) -> Dataset:
     return data if folder is None else replace(data, queries=folders.read_queries(folder))
 
 
-def _queries_from_documents(documents: Sequence[Document], plan: StressSettings) -> dict[str, str]:
+def _queries_from_documents(documents: Sequence[Document], settings: StressSettings) -> dict[str, str]:
     """Build queries from the first words of sampled documents."""
-    rng = random.Random(plan.seed)  # noqa: S311 - a sample, no secret
-    rows = rng.sample(range(len(documents)), min(plan.queries, len(documents)))
+    rng = random.Random(settings.seed)  # noqa: S311 - a sample, no secret
+    rows = rng.sample(range(len(documents)), min(settings.queries, len(documents)))
     texts = {row: " ".join((documents[row].title or documents[row].text).split()[:MAX_WORDS_PER_QUERY]) for row in rows}
     return {f"words of {documents[row].id}": text for row, text in texts.items() if text}
 

@@ -46,7 +46,7 @@ class AttemptFailure:
     documents_lost: bool = False
     """Whether stored documents were missing or altered, or the store could not be reopened."""
 
-    def same(self, other: AttemptFailure | None) -> bool:
+    def is_same_failure(self, other: AttemptFailure | None) -> bool:
         """Return whether another failure is a repetition of this one."""
         return other is not None and self.stage == other.stage and bool(self.signatures & other.signatures)
 

@@ -26,7 +26,7 @@ MIN_CHART_POINTS = 3
 
 def build_fill_rate_chart(result: StressTest) -> dict[str, Chart]:
     """Build the chart of the time per document; empty if every mode has too few points."""
-    rates_by_mode = {mode.name: _positive_rates(mode.fill_rates) for mode in result.ways}
+    rates_by_mode = {mode.name: _positive_rates(mode.fill_rates) for mode in result.modes}
     rates_by_mode = {name: rates for name, rates in rates_by_mode.items() if len(rates) >= MIN_CHART_POINTS}
     if not rates_by_mode:
         return {}

@@ -39,27 +39,31 @@ class IngestionOutcome:
     """Differences that are not failures."""
 
 
-def run_ingestion_mode(scenario: StressScenario, scored: ModeScorer, reproduce: ReproducerWriter) -> IngestionOutcome:
+def run_ingestion_mode(
+    scenario: StressScenario, score_rankings: ModeScorer, reproduce: ReproducerWriter
+) -> IngestionOutcome:
     """Run the whole stress test in one ingestion mode."""
-    n, plan = len(scenario.ids), scenario.plan
-    filled = FillResult()
+    n, settings = len(scenario.ids), scenario.settings
+    fill_result = FillResult()
     kills: list[ScheduledKill] = []
-    killed: list[ReadBack] = []
-    replaced: list[ReadBack] = []
+    kill_read_backs: list[ReadBack] = []
+    replace_read_backs: list[ReadBack] = []
 
     def fill() -> AttemptFailure | None:
-        nonlocal filled, kills
-        filled = scenario.filled(n)
-        kills = scenario.kills(n, *(_median_seconds(calls_ns) for calls_ns in (filled.put, filled.commit)))
-        return filled.failure
+        nonlocal fill_result, kills
+        fill_result = scenario.fill(n)
+        kills = scenario.plan_kills(
+            n, *(_median_seconds(calls_ns) for calls_ns in (fill_result.put, fill_result.commit))
+        )
+        return fill_result.failure
 
     def kill() -> AttemptFailure | None:
-        killed.clear()
-        return scenario.killed(n, kills, killed.append) if kills else None
+        kill_read_backs.clear()
+        return scenario.fill_with_kills(n, kills, kill_read_backs.append) if kills else None
 
     def replace_documents() -> AttemptFailure | None:
-        replaced.clear()
-        return scenario.replaced(filled, replaced.append)
+        replace_read_backs.clear()
+        return scenario.replace_documents(fill_result, replace_read_backs.append)
 
     broken: StoreFailure | None = None
     unreproduced: list[StoreFailure] = []
@@ -67,33 +71,33 @@ def run_ingestion_mode(scenario: StressScenario, scored: ModeScorer, reproduce: 
         broken = _check_stage(
             stage,
             n,
-            lambda failure: _investigate_failure(scenario, failure, kills, filled.description, reproduce),
+            lambda failure: _investigate_failure(scenario, failure, kills, fill_result.description, reproduce),
             unreproduced,
         )
         if broken is not None:
             break
-    measures, judged = scored(filled.rankings) if filled.rankings and n else ({}, 0)
+    measures, judged = score_rankings(fill_result.rankings) if fill_result.rankings and n else ({}, 0)
     result = IngestionResult(
         name=scenario.mode,
-        documents=broken.after if broken is not None and not filled.put else n,
-        put=time_operations(filled.put),
-        commit=time_operations(filled.commit),
-        search=time_operations(filled.search),
-        fill_rates=compute_fill_rates(filled.put, plan.size(scenario.mode), n),
-        opening_seconds=filled.opening_seconds,
-        bytes_on_disk=filled.size,
-        read_back=[*filled.readings, *killed, *replaced],
+        documents=broken.after if broken is not None and not fill_result.put else n,
+        put=time_operations(fill_result.put),
+        commit=time_operations(fill_result.commit),
+        search=time_operations(fill_result.search),
+        fill_rates=compute_fill_rates(fill_result.put, settings.size(scenario.mode), n),
+        opening_seconds=fill_result.opening_seconds,
+        bytes_on_disk=fill_result.size,
+        read_back=[*fill_result.read_backs, *kill_read_backs, *replace_read_backs],
         measures=measures,
         judged_queries=judged,
-        queries=len(filled.rankings),
-        ranking_errors=filled.ranking_errors,
-        neighbour_recall=filled.neighbour_recall,
-        changed_rankings=filled.changed_rankings,
+        queries=len(fill_result.rankings),
+        ranking_errors=fill_result.ranking_errors,
+        neighbour_recall=fill_result.neighbour_recall,
+        changed_rankings=fill_result.changed_rankings,
         broken=broken,
         not_reproduced=unreproduced,
     )
     shutil.rmtree(scenario.folder, ignore_errors=True)
-    return IngestionOutcome(result, filled.description, filled.notes)
+    return IngestionOutcome(result, fill_result.description, fill_result.notes)
 
 
 def _check_stage(
@@ -114,7 +118,7 @@ def _check_stage(
         failure = run()
         if failure is None:
             break
-        if failure.same(previous):
+        if failure.is_same_failure(previous):
             n_passed = len(earlier[-1].tried)
             doubt = (
                 f"it failed in 2 of {n_passed + 2} attempts: in the first run and when the stage was repeated "
@@ -147,7 +151,7 @@ def _investigate_failure(
         failure.document,
         documents_lost=failure.documents_lost,
     )
-    if not scenario.plan.bisect:
+    if not scenario.settings.bisect:
         return replace(broken, doubt="no attempt was made to reproduce it or to find a shorter prefix (--no-bisect)")
     failing_prefix = find_failing_prefix(scenario, failure, kills)
     reproduced = failing_prefix.prefix is not None
@@ -175,7 +179,7 @@ def find_failing_prefix(
         times += 1
         action = f"shortest prefix, attempt {times}: {documents:,} documents"
         quiet = replace(scenario, progress=scoped(scenario.progress, action=action))
-        return failure.same(_rerun_to_stage(quiet, failure.stage, documents, kills))
+        return failure.is_same_failure(_rerun_to_stage(quiet, failure.stage, documents, kills))
 
     return find_minimal_prefix(fails, len(scenario.ids), guess=failure.suspected_prefix)
 
@@ -186,17 +190,19 @@ def _rerun_to_stage(
     """Run a new store with the first documents up to a stage and return its failure."""
     if stage.state == "killed":
         # With all documents the original kills are repeated; with a prefix there is one kill at its last document.
-        alone = [ScheduledKill(max(0, documents - 1), False, 0.0, scenario.plan.seed)]
-        return scenario.killed(documents, kills if documents == len(scenario.ids) else alone, _ignore_reading)
+        alone = [ScheduledKill(max(0, documents - 1), False, 0.0, scenario.settings.seed)]
+        return scenario.fill_with_kills(
+            documents, kills if documents == len(scenario.ids) else alone, _ignore_read_back
+        )
     if stage.state == "replaced":
         number = len(ALL_STEPS) if stage.action == "searching" else 1
-        filled = scenario.filled(documents, ALL_STEPS[:number], reopen=False)
-        return filled.failure or scenario.replaced(filled, _ignore_reading)
+        fill_result = scenario.fill(documents, ALL_STEPS[:number], reopen=False)
+        return fill_result.failure or scenario.replace_documents(fill_result, _ignore_read_back)
     number = STEPS_BY_ACTION.get(stage.action, len(ALL_STEPS))
-    return scenario.filled(documents, ALL_STEPS[:number], reopen=stage.state == "reopened").failure
+    return scenario.fill(documents, ALL_STEPS[:number], reopen=stage.state == "reopened").failure
 
 
-def _ignore_reading(reading: ReadBack) -> None:
+def _ignore_read_back(read_back: ReadBack) -> None:
     """Ignore a read-back."""
 
 

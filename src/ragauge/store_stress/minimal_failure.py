@@ -105,7 +105,7 @@ def find_minimal_prefix(
 README_TEMPLATE = """\
 # Reproducer of a failure of {store}
 
-Put {way}, {count} of {source} make {store} fail while {stage}:
+Put {mode}, {count} of {source} make {store} fail while {stage}:
 
 ```text
 {error}
@@ -121,16 +121,27 @@ Put {way}, {count} of {source} make {store} fail while {stage}:
 """
 
 
-def build_command(store: str, folder: str, broken: StoreFailure, plan: StressSettings, embedder: str) -> str:
+def build_command(store: str, folder: str, broken: StoreFailure, settings: StressSettings, embedder: str) -> str:
     """Build the command that repeats the failure with the documents of a folder."""
-    arguments = ["ragauge", "stress", "--store", store, "--corpus", folder, "--way", broken.way, "--embedder", embedder]
+    arguments = [
+        "ragauge",
+        "stress",
+        "--store",
+        store,
+        "--corpus",
+        folder,
+        "--mode",
+        broken.mode,
+        "--embedder",
+        embedder,
+    ]
     for name, value, default in (
-        ("--batch-size", plan.batch, StressSettings.batch),
-        ("--commit-every", plan.commit_every, StressSettings.commit_every),
-        ("-k", plan.k, StressSettings.k),
-        ("--kills", plan.kills, StressSettings.kills),
-        ("--timeout", plan.timeout, StressSettings.timeout),
-        ("--seed", plan.seed, StressSettings.seed),
+        ("--batch-size", settings.batch, StressSettings.batch),
+        ("--commit-every", settings.commit_every, StressSettings.commit_every),
+        ("-k", settings.k, StressSettings.k),
+        ("--kills", settings.kills, StressSettings.kills),
+        ("--timeout", settings.timeout, StressSettings.timeout),
+        ("--seed", settings.seed, StressSettings.seed),
     ):
         if value != default:
             arguments += [name, f"{value:g}" if isinstance(value, float) else str(value)]
@@ -161,7 +172,7 @@ def write_reproducer(
         store=store,
         count=count,
         source=source,
-        way=broken.way,
+        mode=broken.mode,
         stage=broken.stage,
         error=broken.error,
         confidence=describe_confidence(broken),

@@ -22,7 +22,7 @@ INGESTION_MODES = ("one by one", "in batches")
 
 @dataclass(frozen=True)
 class StressSettings:
-    ways: Sequence[Annotated[str, OneOf(INGESTION_MODES)]] = INGESTION_MODES
+    modes: Sequence[Annotated[str, OneOf(INGESTION_MODES)]] = INGESTION_MODES
     batch: Annotated[int, AtLeast(1), AtMost(10_000_000)] = 100
     """Documents per put in the mode `in batches`."""
     commit_every: Annotated[int, AtLeast(1)] | None = None
@@ -54,7 +54,7 @@ class StressSettings:
 class StressOptions(TypedDict, total=False):
     """Keywords of `ragauge.stress`: the fields of `StressSettings`."""
 
-    ways: Sequence[str]
+    modes: Sequence[str]
     batch: int
     commit_every: int | None
     k: int
@@ -82,15 +82,15 @@ class StressWorkerTask:
     start: int
     stop: int
     """Range of documents to put."""
-    promised: int
+    n_required: int
     """Number of documents that must be present when reading."""
-    possible: int
+    n_allowed: int
     """Number of documents that may be present when reading."""
     batch: int
     commit_every: int | None
     k: int
     seed: int
-    hold: bool = False
+    wait_for_kill: bool = False
     """Whether to wait for the kill at the end instead of committing and closing."""
 
 
@@ -102,7 +102,7 @@ def write_stress_data(
     write_documents(folder / "documents.jsonl", documents)
     (folder / "queries.json").write_text(json.dumps(dict(queries)), encoding="utf-8")
     np.save(folder / "vectors.npy", vectors, allow_pickle=False)
-    np.save(folder / "asked.npy", query_vectors, allow_pickle=False)
+    np.save(folder / "query_vectors.npy", query_vectors, allow_pickle=False)
 
 
 def write_documents(path: Path, documents: Sequence[Document]) -> None:
@@ -135,7 +135,7 @@ def read_queries(folder: Path) -> dict[str, str]:
 
 
 def read_vectors(folder: Path, name: str) -> Vectors:
-    """Read vectors: `vectors` of the documents or `asked` of the queries."""
+    """Read vectors: `vectors` of the documents or `query_vectors` of the queries."""
     vectors: Vectors = np.load(folder / f"{name}.npy", allow_pickle=False)
     return vectors
 

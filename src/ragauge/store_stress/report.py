@@ -74,7 +74,7 @@ def build_report(result: StressTest) -> Report:
 def summarise_stress_test(result: StressTest) -> list[str]:
     """Summarise a stress test: one sentence on each failure, then on what passed."""
     sentences = [_describe_failure(result.store, failure) for failure in result.failures]
-    passed = [mode for mode in result.ways if mode.broken is None]
+    passed = [mode for mode in result.modes if mode.broken is None]
     if passed:
         modes = join_with_and([mode.name for mode in passed])
         fields = _describe_compared_fields(passed[0])
@@ -86,7 +86,7 @@ def summarise_stress_test(result: StressTest) -> list[str]:
         if recall < GOOD_NEIGHBOUR_RECALL:
             sentences.append(f"Its neighbour recall is {format_number(recall, 'share')}.")
     sentences += [
-        f"A failure {failure.way} while {failure.stage} was not reproduced in "
+        f"A failure {failure.mode} while {failure.stage} was not reproduced in "
         f"{pluralise(len(failure.tried), 'attempt')}."
         for failure in result.not_reproduced
     ]
@@ -98,7 +98,7 @@ def _describe_failure(store: str, failure: StoreFailure) -> str:
     end = "" if error.endswith((".", "!", "?")) else "."
     more = " Not reproduced, but documents were lost or altered." if failure.reproduced is False else ""
     documents = pluralise(failure.after, "document")
-    return f"{store} failed {failure.way} while {failure.stage}, after {documents}: {error}{end}{more}"
+    return f"{store} failed {failure.mode} while {failure.stage}, after {documents}: {error}{end}{more}"
 
 
 def _first_line(text: str) -> str:
@@ -148,7 +148,7 @@ def _failure_section(section_id: str, title: str, failure: StoreFailure) -> Sect
     blocks: list[Block] = [Facts(facts)]
     if "\n" in failure.error.strip():
         blocks.append(Code(failure.error.strip(), "Complete error message"))
-    return Section(section_id, f"{title} {failure.way}", blocks, title)
+    return Section(section_id, f"{title} {failure.mode}", blocks, title)
 
 
 def _format_yes_no(value: bool | None) -> str:
@@ -156,7 +156,7 @@ def _format_yes_no(value: bool | None) -> str:
 
 
 def _read_back_section(result: StressTest) -> Section:
-    read_backs = [read_back for mode in result.ways for read_back in mode.read_back]
+    read_backs = [read_back for mode in result.modes for read_back in mode.read_back]
     if not read_backs:
         text = "The store failed before any document could be read back."
         return Section("read-back", "Documents read back", [Paragraph(text)], "Read back")
@@ -170,7 +170,7 @@ def _read_back_section(result: StressTest) -> Section:
     ]
     tables = [
         Table(mode.name.replace(" ", "-"), columns, list(map(_read_back_row, mode.read_back)), f"Ingestion {mode.name}")
-        for mode in result.ways
+        for mode in result.modes
         if mode.read_back
     ]
     about = Paragraph(
@@ -186,10 +186,10 @@ def _read_back_row(read_back: ReadBack) -> Row:
 
 
 def _performance_section(result: StressTest) -> Section:
-    if all(mode.put is None for mode in result.ways):
+    if all(mode.put is None for mode in result.modes):
         return Section("performance", "Performance", [])
     text = "Latency of single calls, one after the other, in a process of the store alone."
-    judged = max((mode.judged_queries for mode in result.ways), default=0)
+    judged = max((mode.judged_queries for mode in result.modes), default=0)
     if judged:
         text += f" {_describe_judged_queries(result, judged)}"
     table = build_performance_table(result).transpose()
@@ -222,13 +222,13 @@ def build_performance_table(result: StressTest) -> Table:
         Column("query p99 (ms)", "ms"): lambda mode: _statistic(mode.search, "p99"),
         Column("reopening (s)", "seconds"): lambda mode: mode.opening_seconds,
         Column("disk space", "bytes"): lambda mode: mode.bytes_on_disk,
-        **{Column(name, "score"): _measure_getter(name) for mode in result.ways for name in mode.measures},
+        **{Column(name, "score"): _measure_getter(name) for mode in result.modes for name in mode.measures},
         Column("neighbour recall", "score"): lambda mode: mode.neighbour_recall,
         Column("rankings changed by reopening", "count"): lambda mode: mode.changed_rankings,
         Column("invalid rankings", "count"): lambda mode: sum(mode.ranking_errors.values()) if mode.queries else None,
     }
-    columns = [column for column, value in values.items() if any(_is_known(value(mode)) for mode in result.ways)]
-    return Table("performance", columns, [[values[column](mode) for column in columns] for mode in result.ways])
+    columns = [column for column, value in values.items() if any(_is_known(value(mode)) for mode in result.modes)]
+    return Table("performance", columns, [[values[column](mode) for column in columns] for mode in result.modes])
 
 
 def _measure_getter(name: str) -> Callable[[IngestionResult], Value]:
@@ -246,7 +246,7 @@ def _is_known(value: Value) -> bool:
 def _corrupt_document_tables(result: StressTest) -> list[Block]:
     rows: list[Row] = [
         [document.id, mode.name, read_back.when, document.kind, document.difference]
-        for mode in result.ways
+        for mode in result.modes
         for read_back in mode.read_back
         for document in read_back.corrupt
     ]
@@ -297,9 +297,9 @@ def build_comparison_table(results: Sequence[StressTest]) -> Table:
 
 
 def _comparison_row(result: StressTest, k: int) -> Row:
-    modes = {mode.name: mode for mode in result.ways}
+    modes = {mode.name: mode for mode in result.modes}
     one_by_one, batches = modes.get("one by one"), modes.get("in batches")
-    main = next((mode for mode in result.ways if mode.search is not None), result.ways[0])
+    main = next((mode for mode in result.modes if mode.search is not None), result.modes[0])
     return [
         result.store,
         None if one_by_one is None else one_by_one.documents_per_second,
@@ -320,7 +320,7 @@ def _comparison_row(result: StressTest, k: int) -> Row:
 
 def _worst_read_back(result: StressTest, state: StoreState) -> Cell:
     """Return the number of intact documents in the worse ingestion mode, at its last read-back in a state."""
-    by_mode = [mode.select_read_backs(state) for mode in result.ways]
+    by_mode = [mode.select_read_backs(state) for mode in result.modes]
     last = [read_backs[-1] for read_backs in by_mode if read_backs]
     if not last:
         return Cell(None)
@@ -331,11 +331,13 @@ def _worst_read_back(result: StressTest, state: StoreState) -> Cell:
 def build_value_table(result: StressTest) -> Table:
     """Build the table with one row per ingestion mode and value."""
     columns = [Column(name) for name in ("store", "way", "figure", "value")]
-    rows = [[result.store, mode.name, name, value] for mode in result.ways for name, value in _way_values(mode).items()]
+    rows = [
+        [result.store, mode.name, name, value] for mode in result.modes for name, value in _mode_values(mode).items()
+    ]
     return Table("values", columns, rows)
 
 
-def _way_values(mode: IngestionResult) -> dict[str, Value]:
+def _mode_values(mode: IngestionResult) -> dict[str, Value]:
     """Return all values of an ingestion mode by name."""
     values: dict[str, Value] = {
         "documents": float(mode.documents),

@@ -91,14 +91,14 @@ class ExactCosines:
 
     def __init__(self, ids: Sequence[str], vectors: Vectors, queries: Vectors, k: int) -> None:
         self._row = {name: row for row, name in enumerate(ids)}
-        self._base, self._asked = _unit_rows(vectors), _unit_rows(queries)
+        self._base, self._query_vectors = _unit_rows(vectors), _unit_rows(queries)
         self._k = k = min(k, len(ids))
         places, _ = find_nearest(np.ascontiguousarray(vectors, np.float32), queries, k, "cosine")
-        best = [self._base[row] @ vector for row, vector in zip(places, self._asked, strict=True)]
-        self._last = [float(cosines.min()) if k else 0.0 for cosines in best]
+        best = [self._base[row] @ vector for row, vector in zip(places, self._query_vectors, strict=True)]
+        self._kth_cosines = [float(cosines.min()) if k else 0.0 for cosines in best]
         """Cosine of the k-th nearest document per query."""
         self._nearer = [
-            int((cosines > last + SCORE_TOLERANCE).sum()) for cosines, last in zip(best, self._last, strict=True)
+            int((cosines > last + SCORE_TOLERANCE).sum()) for cosines, last in zip(best, self._kth_cosines, strict=True)
         ]
         """Number of documents per query that are nearer than the k-th."""
 
@@ -107,7 +107,7 @@ class ExactCosines:
         cosines = []
         for query, ranking in enumerate(rankings):
             ids = [doc for doc, _ in ranking if doc in self._row]
-            values = self._base[[self._row[doc] for doc in ids]] @ self._asked[query] if ids else np.zeros(0)
+            values = self._base[[self._row[doc] for doc in ids]] @ self._query_vectors[query] if ids else np.zeros(0)
             cosines.append(dict(zip(ids, values.tolist(), strict=True)))
         return cosines
 
@@ -120,7 +120,7 @@ class ExactCosines:
         """
         parts = []
         for last, nearer, document_cosines, query_vector in zip(
-            self._last, self._nearer, self.cosines(rankings), self._asked, strict=True
+            self._kth_cosines, self._nearer, self.cosines(rankings), self._query_vectors, strict=True
         ):
             if self._k and query_vector.any():
                 n_nearer = sum(value > last + SCORE_TOLERANCE for value in document_cosines.values())
@@ -134,7 +134,7 @@ class ExactCosines:
         It is k, or the number of nonzero document vectors if smaller; 0 for a query with an all-zero vector.
         """
         n_documents = min(self._k, int(self._base.any(axis=1).sum()))
-        return [n_documents if query_vector.any() else 0 for query_vector in self._asked]
+        return [n_documents if query_vector.any() else 0 for query_vector in self._query_vectors]
 
 
 def _unit_rows(rows: Vectors) -> NDArray[np.float64]:
@@ -212,8 +212,8 @@ def compare_documents(
     got: Iterable[tuple[str, Document | None]],
     documents: Sequence[Document],
     *,
-    promised: int,
-    possible: int,
+    n_required: int,
+    n_allowed: int,
     keeps: Collection[str] = DOCUMENT_FIELDS,
     when: str = "at once",
     before: Mapping[str, str] = EMPTY_MAPPING,
@@ -221,17 +221,17 @@ def compare_documents(
     """Compare the documents read back with those put in.
 
     `listed` are the ids that the store lists, `got` the documents returned per id, possibly several times. The first
-    `promised` documents must be present; those up to `possible` may be, and must then be complete. `before` maps ids
+    `n_required` documents must be present; those up to `n_allowed` may be, and must then be complete. `before` maps ids
     to texts that were replaced.
 
-    >>> went_in = [Document("a", "one"), Document("b", "two")]
-    >>> found = compare_documents(["a", "b"], [("a", went_in[0]), ("b", Document("b", "twO"))], went_in, promised=2,
-    ...     possible=2)
-    >>> found.whole, found.corrupt[0]
+    >>> put_in = [Document("a", "one"), Document("b", "two")]
+    >>> read_back = compare_documents(["a", "b"], [("a", put_in[0]), ("b", Document("b", "twO"))], put_in, n_required=2,
+    ...     n_allowed=2)
+    >>> read_back.whole, read_back.corrupt[0]
     (1, CorruptDocument(id='b', kind='changed', difference='text: byte 3 of 3 is 0x4f, not 0x6f', position=2))
     """
-    positions = {document.id: position for position, document in enumerate(documents[:possible])}
-    owners = {document.text: document.id for document in documents[:possible] if document.text}
+    positions = {document.id: position for position, document in enumerate(documents[:n_allowed])}
+    owners = {document.text: document.id for document in documents[:n_allowed] if document.text}
     corrupt: list[CorruptDocument] = []
     for name, times in Counter(listed).items():
         if name not in positions:
@@ -247,15 +247,15 @@ def compare_documents(
             corruption = "stale", "it still has the text that was replaced"
         if corruption is None:
             intact_ids.add(name)
-        elif name not in corrupt_ids and (corruption[0] != "lost" or position < promised):
+        elif name not in corrupt_ids and (corruption[0] != "lost" or position < n_required):
             corrupt_ids.add(name)
             corrupt.append(CorruptDocument(name, *corruption, position + 1))
-    n_intact = sum(positions[name] < promised for name in intact_ids - corrupt_ids)
+    n_intact = sum(positions[name] < n_required for name in intact_ids - corrupt_ids)
     uncommitted = len(intact_ids - corrupt_ids) - n_intact
     corrupt.sort(key=lambda document: (document.position is None, document.position or 0))
     counts = dict(Counter(document.kind for document in corrupt))
     listed_first = corrupt[:MAX_CORRUPT_DOCUMENTS_LISTED]
-    return ReadBack(when, promised, n_intact, listed_first, counts, uncommitted, sorted(keeps))
+    return ReadBack(when, n_required, n_intact, listed_first, counts, uncommitted, sorted(keeps))
 
 
 def _find_corruption(

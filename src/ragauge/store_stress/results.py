@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import TabularResult, record
+from ragauge.core.record_types import TabularResult, json_form, record
 
 StoreState = Literal["new", "reopened", "killed", "replaced"]
 """State of a store: just filled, closed and reopened, killed while it was filled, or with replaced documents."""
@@ -105,11 +105,12 @@ class FillRate(NamedTuple):
     """Median time per document over a group of puts, in milliseconds."""
 
 
+@json_form(renamed={"mode": "way"})
 @dataclass(frozen=True)
 class StoreFailure:
     """Failure of a store, with the progress made and the shortest failing prefix."""
 
-    way: str
+    mode: str
     """Ingestion mode: `one by one` or `in batches`."""
     stage: Stage
     error: str
@@ -188,6 +189,7 @@ class IngestionResult:
 
 
 @record("ragauge-stress", 2, derived=("read_back", "measures"))
+@json_form(renamed={"modes": "ways"})
 @dataclass(frozen=True)
 class StressTest(TabularResult):
     """Result of a stress test of one store."""
@@ -196,7 +198,7 @@ class StressTest(TabularResult):
     documents: int
     """Number of documents to put in."""
     queries: int
-    ways: Sequence[IngestionResult]
+    modes: Sequence[IngestionResult]
     """Results by ingestion mode."""
     description: Mapping[str, Any] = field(default_factory=lambda: EMPTY_MAPPING)
     """The store's description of itself."""
@@ -218,17 +220,17 @@ class StressTest(TabularResult):
     @property
     def failures(self) -> list[StoreFailure]:
         """The failures of all ingestion modes."""
-        return [mode.broken for mode in self.ways if mode.broken is not None]
+        return [mode.broken for mode in self.modes if mode.broken is not None]
 
     @property
     def not_reproduced(self) -> list[StoreFailure]:
         """The failures of all ingestion modes that did not occur again."""
-        return [failure for mode in self.ways for failure in mode.not_reproduced]
+        return [failure for mode in self.modes for failure in mode.not_reproduced]
 
     @property
     def read_back(self) -> dict[str, dict[str, int]]:
         """Number of documents read back byte for byte: `{mode: {when: number}}`."""
-        return {mode.name: {read_back.when: read_back.whole for read_back in mode.read_back} for mode in self.ways}
+        return {mode.name: {read_back.when: read_back.whole for read_back in mode.read_back} for mode in self.modes}
 
     @property
     def measures(self) -> dict[str, Mapping[str, float]]:
@@ -236,4 +238,4 @@ class StressTest(TabularResult):
 
         Empty for a mode that failed before searching.
         """
-        return {mode.name: mode.measures for mode in self.ways}
+        return {mode.name: mode.measures for mode in self.modes}

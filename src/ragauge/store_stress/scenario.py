@@ -48,7 +48,7 @@ class FillResult:
     put: list[int] = field(default_factory=list)
     commit: list[int] = field(default_factory=list)
     search: list[int] = field(default_factory=list)
-    readings: list[ReadBack] = field(default_factory=list)
+    read_backs: list[ReadBack] = field(default_factory=list)
     rankings: list[Ranking] = field(default_factory=list)
     ranking_errors: dict[str, int] = field(default_factory=dict)
     neighbour_recall: float = float("nan")
@@ -65,12 +65,13 @@ class FillResult:
 class StressScenario:
     """One store, one ingestion mode and the documents.
 
-    `filled` and `killed` start with a new store in a new folder; `replaced` continues with the store filled last.
+    `fill` and `fill_with_kills` start with a new store in a new folder. `replace_documents` continues with the store
+    filled last.
     """
 
     store: str
     mode: str
-    plan: StressSettings
+    settings: StressSettings
     data: Path
     """Folder with documents, queries and vectors."""
     ids: Sequence[str]
@@ -84,7 +85,7 @@ class StressScenario:
     def store_folder(self) -> Path:
         return next((self.folder / "stores").iterdir())
 
-    def filled(self, documents: int, steps: Sequence[str] = ALL_STEPS, *, reopen: bool = True) -> FillResult:
+    def fill(self, documents: int, steps: Sequence[str] = ALL_STEPS, *, reopen: bool = True) -> FillResult:
         """Fill a new store with the first documents, read and search it, then reopen it.
 
         Stops at the first failure.
@@ -105,7 +106,7 @@ class StressScenario:
             result.failure = self._compare_rankings(before, result, "reopened")
         return result
 
-    def killed(
+    def fill_with_kills(
         self, documents: int, kills: Sequence[ScheduledKill], record: Callable[[ReadBack], None]
     ) -> AttemptFailure | None:
         """Fill a new store, killing it at each point; return the first failure.
@@ -114,94 +115,98 @@ class StressScenario:
         to the end, closed, and read by another process. `record` receives each read-back.
         """
         reset_folder(self.folder)
-        committed = begun = 0
-        caught = ""
+        n_committed = n_begun = 0
+        last_activity = ""
         for number, kill in enumerate([*kills, None]):
-            order = self._task_after_kill(kill, committed, begun, documents, crashed=number > 0)
+            task = self._task_after_kill(kill, n_committed, n_begun, documents, was_killed=number > 0)
             state: StoreState = "killed" if number else "new"
             report = self._stage_progress(STATE_SUFFIXES[state].strip() or "before kill -9")
-            done = run_attempt(order, self.ids, timeout=self.plan.timeout, progress=report, kill=kill, state=state)
-            read_back = _read_back_result(done, f"kill {number} {caught}", state, kill=number)
+            attempt = run_attempt(
+                task, self.ids, timeout=self.settings.timeout, progress=report, kill=kill, state=state
+            )
+            read_back = _read_back_result(attempt, f"kill {number} {last_activity}", state, kill=number)
             if read_back is not None:
                 record(read_back)
-            corruption = _corruption_failure(read_back, state, begun)
+            corruption = _corruption_failure(read_back, state, n_begun)
             if corruption is not None:
-                return replace(corruption, suspected_prefix=begun)
+                return replace(corruption, suspected_prefix=n_begun)
             # Documents begun before an earlier kill may be stored as well.
-            committed, begun = done.n_committed, max(begun, done.n_begun)
-            if done.failure is not None:
-                return replace(done.failure, suspected_prefix=begun, after=max(done.failure.after, committed))
-            caught = done.activity
-        done = self._run_task(self._worker_task(["read"], documents, documents), documents, "killed")
-        read_back = _read_back_result(done, "killed, then filled to the end", "killed")
+            n_committed, n_begun = attempt.n_committed, max(n_begun, attempt.n_begun)
+            if attempt.failure is not None:
+                return replace(attempt.failure, suspected_prefix=n_begun, after=max(attempt.failure.after, n_committed))
+            last_activity = attempt.activity
+        attempt = self._run_task(self._worker_task(["read"], documents, documents), documents, "killed")
+        read_back = _read_back_result(attempt, "killed, then filled to the end", "killed")
         if read_back is not None:
             record(read_back)
-        return _corruption_failure(read_back, "killed", documents) or done.failure
+        return _corruption_failure(read_back, "killed", documents) or attempt.failure
 
     def _task_after_kill(
-        self, kill: ScheduledKill | None, committed: int, begun: int, documents: int, *, crashed: bool
+        self, kill: ScheduledKill | None, n_committed: int, n_begun: int, documents: int, *, was_killed: bool
     ) -> StressWorkerTask:
         """Build the next task of a store that is killed while it fills.
 
         It reads the store if it was killed before, then puts documents until the next kill or the end.
         """
-        steps = ["read", "put"] if crashed else ["put"]
+        steps = ["read", "put"] if was_killed else ["put"]
         if kill is None:
-            return replace(self._worker_task(steps, committed, documents), promised=committed, possible=begun)
+            return replace(self._worker_task(steps, n_committed, documents), n_required=n_committed, n_allowed=n_begun)
         # Even with few documents, some are committed before the kill and some remain to be put.
-        interval = min(self.plan.commit_every or self.plan.batch, max(1, (kill.at - committed) // 2))
-        at = max(kill.at, committed)
-        stop = min(documents, at + max(interval + 1, min(3 * self.plan.batch, (documents - at) // 2)))
-        order = self._worker_task(steps, committed, stop)
-        size = min(order.batch, interval)
-        return replace(order, promised=committed, possible=begun, batch=size, commit_every=interval, hold=True)
+        interval = min(self.settings.commit_every or self.settings.batch, max(1, (kill.at - n_committed) // 2))
+        at = max(kill.at, n_committed)
+        stop = min(documents, at + max(interval + 1, min(3 * self.settings.batch, (documents - at) // 2)))
+        task = self._worker_task(steps, n_committed, stop)
+        size = min(task.batch, interval)
+        return replace(
+            task, n_required=n_committed, n_allowed=n_begun, batch=size, commit_every=interval, wait_for_kill=True
+        )
 
-    def replaced(self, before: FillResult, record: Callable[[ReadBack], None]) -> AttemptFailure | None:
+    def replace_documents(self, before: FillResult, record: Callable[[ReadBack], None]) -> AttemptFailure | None:
         """Replace some documents of the store filled last, restore them, and check it.
 
         `before` has the rankings of a store with the same documents. `record` receives each read-back.
         """
         documents = before.documents
         steps = ["replace", "read", "search"] if len(self.query_vectors) else ["replace", "read"]
-        done = self._run_task(self._worker_task(steps, documents, documents), documents, "replaced")
+        attempt = self._run_task(self._worker_task(steps, documents, documents), documents, "replaced")
         for step, when, action in (
             ("replace", "replaced", "replacing"),
             ("read", "replaced, then as before", "reading back"),
         ):
-            read_back = _read_back_result(done, when, "replaced", step)
+            read_back = _read_back_result(attempt, when, "replaced", step)
             if read_back is not None:
                 record(read_back)
                 if not read_back.is_intact:
                     return _failure_from_corruption(read_back, Stage(action, "replaced"), documents)
-        if "search" in done.results:
-            after = FillResult(documents=documents, description={"searches": done.results["open"]["searches"]})
-            after.rankings = parse_rankings(done.results["search"]["rankings"])
-            failure = self._check_rankings(after, "replaced", done.results["search"]["others"])
+        if "search" in attempt.results:
+            after = FillResult(documents=documents, description={"searches": attempt.results["open"]["searches"]})
+            after.rankings = parse_rankings(attempt.results["search"]["rankings"])
+            failure = self._check_rankings(after, "replaced", attempt.results["search"]["others"])
             if failure is None and before.rankings:
                 failure = self._compare_rankings(before, after, "replaced")
                 before.notes += after.notes
             if failure is not None:
                 return failure
-        if done.failure is not None:
-            return done.failure
-        done = self._run_task(self._worker_task(["read"], documents, documents), documents, "replaced")
-        read_back = _read_back_result(done, "replaced, then reopened", "replaced")
+        if attempt.failure is not None:
+            return attempt.failure
+        attempt = self._run_task(self._worker_task(["read"], documents, documents), documents, "replaced")
+        read_back = _read_back_result(attempt, "replaced, then reopened", "replaced")
         if read_back is not None:
             record(read_back)
-        return _corruption_failure(read_back, "replaced", documents) or done.failure
+        return _corruption_failure(read_back, "replaced", documents) or attempt.failure
 
-    def kills(self, documents: int, put_s: float, commit_s: float) -> list[ScheduledKill]:
+    def plan_kills(self, documents: int, put_s: float, commit_s: float) -> list[ScheduledKill]:
         """Choose the kill points: spread over the documents with random offsets.
 
         If there are several, the last kill happens during a commit. `put_s` and `commit_s` are the maximum delays in
         seconds.
         """
-        rng = random.Random(self.plan.seed)  # noqa: S311 - points, no secret
-        number = self.plan.kills
+        rng = random.Random(self.settings.seed)  # noqa: S311 - points, no secret
+        number = self.settings.kills
         shares = [(index + 1 + 0.5 * (rng.random() - 0.5)) / (number + 1) for index in range(number)]
-        points = sorted(self.plan.kill_at or [max(1, int(share * documents)) for share in shares])
+        points = sorted(self.settings.kill_at or [max(1, int(share * documents)) for share in shares])
         kills = [
-            ScheduledKill(min(point, documents), False, put_s, self.plan.seed + index)
+            ScheduledKill(min(point, documents), False, put_s, self.settings.seed + index)
             for index, point in enumerate(points)
         ]
         if len(kills) > 1:
@@ -217,20 +222,20 @@ class StressScenario:
             steps=list(steps),
             start=start,
             stop=stop,
-            promised=stop,
-            possible=stop,
-            batch=self.plan.size(self.mode),
-            commit_every=self.plan.commit_every,
-            k=self.plan.k,
-            seed=self.plan.seed,
+            n_required=stop,
+            n_allowed=stop,
+            batch=self.settings.size(self.mode),
+            commit_every=self.settings.commit_every,
+            k=self.settings.k,
+            seed=self.settings.seed,
         )
 
-    def _run_task(self, order: StressWorkerTask, after: int, state: StoreState = "new") -> StressAttempt:
+    def _run_task(self, task: StressWorkerTask, after: int, state: StoreState = "new") -> StressAttempt:
         progress = self._stage_progress(STATE_SUFFIXES[state].strip())
-        done = run_attempt(order, self.ids, timeout=self.plan.timeout, progress=progress, state=state)
-        if done.failure is not None and "put" not in order.steps:
-            done.failure = replace(done.failure, after=after)
-        return done
+        attempt = run_attempt(task, self.ids, timeout=self.settings.timeout, progress=progress, state=state)
+        if attempt.failure is not None and "put" not in task.steps:
+            attempt.failure = replace(attempt.failure, after=after)
+        return attempt
 
     def _stage_progress(self, suffix: str) -> ProgressCallback:
         """Return a callback that adds the state of the store to the action."""
@@ -249,7 +254,7 @@ class StressScenario:
         result.failure = attempt.failure
         read_back = _read_back_result(attempt, "at once" if is_new else "reopened", state)
         if read_back is not None:
-            result.readings.append(read_back)
+            result.read_backs.append(read_back)
         wrong_result = _corruption_failure(read_back, state, result.documents)
         if "search" in step_results and wrong_result is None:
             result.rankings = parse_rankings(step_results["search"]["rankings"])
@@ -266,10 +271,12 @@ class StressScenario:
         """
         n, vectors = result.documents, self.vectors
         of_vectors = result.description.get("searches", "vectors") == "vectors"
-        truth = ExactCosines(self.ids[:n], vectors[:n], self.query_vectors, self.plan.k) if of_vectors and n else None
+        truth = (
+            ExactCosines(self.ids[:n], vectors[:n], self.query_vectors, self.settings.k) if of_vectors and n else None
+        )
         cosines = truth.cosines(result.rankings) if truth is not None else None
         fewest = truth.fewest() if truth is not None else None
-        errors = count_ranking_errors(result.rankings, cosines, frozenset(self.ids[:n]), self.plan.k, fewest)
+        errors = count_ranking_errors(result.rankings, cosines, frozenset(self.ids[:n]), self.settings.k, fewest)
         if n_foreign_texts:
             errors["with a text that is not the document's"] = n_foreign_texts
         result.ranking_errors = errors
@@ -300,7 +307,7 @@ class StressScenario:
         else:
             measure, old, new = "neighbour recall", before.neighbour_recall, after.neighbour_recall
         # One neighbour of one query is the smallest possible difference; with few queries it is not evidence.
-        tolerance = max(MAX_RECALL_DROP, 1 / (number * min(self.plan.k, before.documents)))
+        tolerance = max(MAX_RECALL_DROP, 1 / (number * min(self.settings.k, before.documents)))
         drop = f"a drop of {100 * tolerance:.2g} percentage points"
         verb = "differs" if changed == 1 else "differ"
         difference = (
@@ -315,11 +322,11 @@ class StressScenario:
 
 
 def _read_back_result(
-    done: StressAttempt, when: str, state: StoreState, step: str = "read", *, kill: int | None = None
+    attempt: StressAttempt, when: str, state: StoreState, step: str = "read", *, kill: int | None = None
 ) -> ReadBack | None:
-    if step not in done.results:
+    if step not in attempt.results:
         return None
-    read_back = from_json_data(ReadBack, done.results[step], source="the read-back of a store")
+    read_back = from_json_data(ReadBack, attempt.results[step], source="the read-back of a store")
     return replace(read_back, when=when, state=state, kill=kill)
 
 

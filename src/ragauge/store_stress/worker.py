@@ -44,7 +44,7 @@ class StoreWorker:
         self.stage = "opening"
         self._keeps: list[str] = []
         data = Path(task.data)
-        self._documents = read_documents(data)[: max(task.stop, task.possible)]
+        self._documents = read_documents(data)[: max(task.stop, task.n_allowed)]
         self._vectors = read_vectors(data, "vectors")
         self._data = data
         self._report_progress(0, 1)
@@ -80,13 +80,13 @@ class StoreWorker:
             since += stop - start
             due = task.commit_every is not None and since >= task.commit_every
             if stop == task.stop:  # a worker that will be killed leaves some documents uncommitted
-                due = not task.hold or not (commits or task.start)
+                due = not task.wait_for_kill or not (commits or task.start)
             if due:
                 commits.append(self._timed_commit(stop))
                 since = 0
-        if task.start == task.stop and not task.hold:
+        if task.start == task.stop and not task.wait_for_kill:
             commits.append(self._timed_commit(task.stop))
-        if task.hold:
+        if task.wait_for_kill:
             self._send({"holding": task.stop})
             time.sleep(HOLD_S)
         self._send_result("put", {"put": timings, "commit": commits})
@@ -106,7 +106,7 @@ class StoreWorker:
         """Read the ids and all documents in random order, in batches and some singly."""
         task = self.task
         self.stage = "reading back"
-        ids = [document.id for document in self._documents[: task.possible]]
+        ids = [document.id for document in self._documents[: task.n_allowed]]
         rng = random.Random(task.seed)  # noqa: S311 - an order, no secret
         rng.shuffle(ids)
         self._report_progress(0, len(ids))
@@ -125,8 +125,8 @@ class StoreWorker:
             listed,
             got,
             self._documents,
-            promised=task.promised,
-            possible=task.possible,
+            n_required=task.n_required,
+            n_allowed=task.n_allowed,
             keeps=self._keeps,
         )
         self._send_result("read", {**to_json_data(result), "seconds": took})
@@ -155,7 +155,7 @@ class StoreWorker:
     def replace(self) -> None:
         """Replace some documents by changed ones, read them, and restore the originals."""
         self.stage = "replacing"
-        last = self.task.possible
+        last = self.task.n_allowed
         rng = random.Random(self.task.seed)  # noqa: S311 - a sample, no secret
         rows = sorted(rng.sample(range(last), min(MAX_REPLACED_DOCUMENTS, last)))
         old, vectors = [self._documents[row] for row in rows], self._vectors[rows]
@@ -173,8 +173,8 @@ class StoreWorker:
             [doc for doc in self._list_ids() if doc in set(names)],
             self._get_documents(names),
             new,
-            promised=len(new),
-            possible=len(new),
+            n_required=len(new),
+            n_allowed=len(new),
             keeps=self._keeps,
             before={document.id: document.text for document in old},
         )
@@ -196,7 +196,7 @@ class StoreWorker:
         """Run all queries."""
         task = self.task
         self.stage = "searching"
-        queries, query_vectors = read_queries(self._data), read_vectors(self._data, "asked")
+        queries, query_vectors = read_queries(self._data), read_vectors(self._data, "query_vectors")
         texts = {document.id: document.text for document in self._documents} if "text" in self._keeps else {}
         timings, rankings, n_foreign_texts = [], [], 0
         for index, text in enumerate(queries.values()):

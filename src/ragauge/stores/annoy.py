@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast, check_int
-from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.bookkeeping import Matrix, empty_positions
 from ragauge.stores.search_results import RawNeighbours
 from ragauge.stores.store_settings import StoreSettings, search_option
 from ragauge.stores.vector_store import LibraryStore
@@ -119,7 +119,7 @@ class AnnoyStore(LibraryStore):
         if len(queries) == 1:
             nearest, distances = self._index.get_nns_by_vector(queries[0].tolist(), k, self._search_k, True)
             return np.array([nearest], dtype=np.int64), np.array([distances], dtype=np.float64)
-        positions, _ = no_neighbours(len(queries), k)
+        positions, _ = empty_positions(len(queries), k)
         values = np.full(positions.shape, np.inf)
         for row, query in enumerate(queries):
             nearest, distances = self._index.get_nns_by_vector(query.tolist(), k, self._search_k, True)

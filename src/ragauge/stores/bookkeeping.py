@@ -50,7 +50,7 @@ class StoreBookkeeping:
         # Always longer than its content: the last entry is None, which position -1 refers to.
         self._names: NDArray[np.object_] = np.full(16, None, dtype=object)
         self._metadata: list[Mapping[str, Any]] = []
-        self._last: tuple[dict[str, Any], Mask] | None = None
+        self._last_filter: tuple[dict[str, Any], Mask] | None = None
         self.built: dict[str, Any] = {}
         """Build options of the index that was read from a folder."""
 
@@ -65,12 +65,12 @@ class StoreBookkeeping:
         """Ids in the store, in order of insertion."""
         return list(self.position_by_id)
 
-    def documents(
+    def prepare_insertion(
         self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None
     ) -> Matrix:
-        """Check ids, vectors and metadata to add; return the vectors as a float32 matrix.
+        """Check ids, vectors and metadata, reserve the names, and return the vectors as float32.
 
-        The ids are not registered yet; see `add`.
+        The names are reserved for concurrent searches. `register_ids` makes the vectors findable by id.
         """
         matrix = self._to_matrix(vectors, "vectors")
         _check_id_count(ids, matrix)
@@ -95,7 +95,9 @@ class StoreBookkeeping:
         self._names[self.position_count : end] = ids
         return matrix
 
-    def add(self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
+    def register_ids(
+        self, ids: Sequence[str], matrix: Matrix, metadata: Sequence[Mapping[str, Any]] | None = None
+    ) -> None:
         """Register ids after the engine stored their vectors.
 
         A separate step, so that a failed insertion leaves no trace.
@@ -110,7 +112,7 @@ class StoreBookkeeping:
             self._metadata.extend(_check_metadata(entry, "the metadata") for entry in metadata)
         self.position_count += len(ids)
 
-    def replacements(self, ids: Sequence[str], vectors: Any) -> tuple[Positions, Matrix]:
+    def prepare_update(self, ids: Sequence[str], vectors: Any) -> tuple[Positions, Matrix]:
         """Check ids and vectors to update, and return the positions and the matrix."""
         matrix = self._to_matrix(vectors, "vectors")
         _check_id_count(ids, matrix)
@@ -143,12 +145,12 @@ class StoreBookkeeping:
         for name, position in zip(ids, positions.tolist(), strict=True):
             del self.position_by_id[name]
             self._metadata[position] = {}
-        if self._last is not None:
-            where, mask = self._last
+        if self._last_filter is not None:
+            where, mask = self._last_filter
             in_mask = positions[positions < len(mask)]
             mask = mask.copy()
             mask[in_mask] = False
-            self._last = where, mask
+            self._last_filter = where, mask
 
     @property
     def live_positions(self) -> Mask:
@@ -157,13 +159,13 @@ class StoreBookkeeping:
         mask[np.fromiter(self.position_by_id.values(), dtype=np.int64, count=len(self.position_by_id))] = True
         return mask
 
-    def allowed(self, where: Mapping[str, Any]) -> Mask:
+    def filter_mask(self, where: Mapping[str, Any]) -> Mask:
         """Return the mask of positions that have an id and match a filter.
 
         While neither changes, the same array is returned, so a store can test with `is` whether a cached filter is
         still valid.
         """
-        last_filter = self._last
+        last_filter = self._last_filter
         if (
             last_filter is not None
             and last_filter[0] == where
@@ -185,10 +187,10 @@ class StoreBookkeeping:
             if matches_conditions(metadata, conditions):
                 new_mask[offset] = alive is None or alive[start + offset]
         mask = new_mask if cached_mask is None else np.concatenate([cached_mask, new_mask])
-        self._last = where_copy, mask
+        self._last_filter = where_copy, mask
         return mask
 
-    def queries(self, vectors: Any, k: int) -> Matrix:
+    def prepare_queries(self, vectors: Any, k: int) -> Matrix:
         """Check query vectors and `k`, and return the vectors as a float32 matrix."""
         if type(k) is not int or k < 1:
             check_int("k", k)
@@ -227,11 +229,13 @@ class StoreBookkeeping:
             hint = "use the metric ip or l2, or remove such texts"
             raise BadInput(f"{name(int(zero.argmax()))} is all zeros and has no cosine", hint=hint)
 
-    def empty(self, rows: int, k: int) -> tuple[NDArray[np.object_], Matrix]:
+    def empty_neighbours(self, rows: int, k: int) -> tuple[NDArray[np.object_], Matrix]:
         """Return a result without neighbours: None and infinity everywhere."""
         return np.full((rows, k), None, dtype=object), np.full((rows, k), np.inf, dtype=np.float32)
 
-    def answer(self, positions: NDArray[Any], distances: NDArray[Any], k: int) -> tuple[NDArray[np.object_], Matrix]:
+    def to_neighbours(
+        self, positions: NDArray[Any], distances: NDArray[Any], k: int
+    ) -> tuple[NDArray[np.object_], Matrix]:
         """Convert positions and distances to `k` columns of ids and distances.
 
         A position below 0 means that nothing was found there or after it.
@@ -239,7 +243,7 @@ class StoreBookkeeping:
         rows, width = positions.shape
         if width == k and (positions[0, -1] >= 0 if rows == 1 else rows and positions[:, -1].min() >= 0):
             return self._names[positions], distances.astype(np.float32, copy=False)
-        ids, out = self.empty(rows, k)
+        ids, out = self.empty_neighbours(rows, k)
         is_found = positions >= 0
         ids[:, :width][is_found] = self._names[positions[is_found]]
         out[:, :width][is_found] = distances[is_found]
@@ -283,7 +287,12 @@ class StoreBookkeeping:
                 raise BadInput(
                     f"{folder} contains a store with {option} {stored}, expected {requested}", hint="use another folder"
                 )
-        self.dimension, self.position_count, self._metadata, self._last = dimension, position_count, metadata, None
+        self.dimension, self.position_count, self._metadata, self._last_filter = (
+            dimension,
+            position_count,
+            metadata,
+            None,
+        )
         self.built = built
         self.position_by_id = dict(zip(ids, positions, strict=True))
         self._names = np.full(position_count + 1 + position_count // 4, None, dtype=object)
@@ -292,7 +301,7 @@ class StoreBookkeeping:
         return True
 
 
-def no_neighbours(rows: int, k: int) -> tuple[Positions, Matrix]:
+def empty_positions(rows: int, k: int) -> tuple[Positions, Matrix]:
     """Return positions and values to fill in: -1 and infinity everywhere."""
     return np.full((rows, k), -1, dtype=np.int64), np.full((rows, k), np.inf, dtype=np.float32)
 

@@ -12,7 +12,7 @@ import numpy as np
 from ragauge.core.documents import Hit
 from ragauge.core.errors import MissingExtra
 from ragauge.core.settings import AtLeast
-from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.bookkeeping import Matrix, empty_positions
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFolder
 from ragauge.stores.filter_conditions import FILTER_OPERATORS, ONE_OF, FilterCondition
@@ -93,7 +93,7 @@ class ChromaEngine(Engine):
             for field, operator, value in conditions or ()
         ]
         where = None if not terms else terms[0] if len(terms) == 1 else {"$and": terms}
-        positions, values = no_neighbours(len(queries), k)
+        positions, values = empty_positions(len(queries), k)
         result = self._collection.query(query_embeddings=queries, n_results=k, where=where, include=["distances"])
         for row, (keys, distances) in enumerate(zip(result["ids"], result["distances"], strict=True)):
             positions[row, : len(keys)] = [int(key) for key in keys]

@@ -50,7 +50,7 @@ def check_document_store_options(described: str | Callable[..., Any]) -> tuple[P
     factory, options, name = _document_store_class(described)
     parameters = read_parameters(factory)
     unknown = sorted(options.keys() - parameters.options.keys())
-    if unknown and not parameters.accepts_any and parameters.others is None:
+    if unknown and not parameters.accepts_any and parameters.other_options is None:
         option_names = ", ".join(name for name in parameters.options if name not in ("path", "dimension")) or "none"
         raise BadInput(f"the document store {name} has no option {unknown[0]!r}", hint=f"its options: {option_names}")
     return parameters, options

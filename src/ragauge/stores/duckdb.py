@@ -15,7 +15,7 @@ from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, MissingExtra, install_command
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores import metadata_columns
-from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.bookkeeping import Matrix, empty_positions
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import DocumentRow, Engine, EngineFolder, preload_modules
 from ragauge.stores.filter_conditions import FilterCondition, condition_values, conditions_to_sql
@@ -170,7 +170,7 @@ class DuckDBEngine(Engine):
 
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
         """Return the neighbours that the plan finds; all rows are compared if an outdated index gives too few."""
-        positions, values = no_neighbours(len(queries), k)
+        positions, values = empty_positions(len(queries), k)
         cursor, statement = self._thread_cursor(), self._search_statement(conditions or ())
         bounds = condition_values(conditions) if conditions else ()
         for row, query in enumerate(queries):
@@ -334,7 +334,7 @@ class DuckDBStore(DatabaseStore):
         super().__init__(DuckDBEngine(settings, threads), metric, path)
 
     def index_used(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> bool:
-        query = self._bookkeeping.queries([vector], k)[0]
+        query = self._bookkeeping.prepare_queries([vector], k)[0]
         conditions = (self._columns.to_conditions(where) if where else []) or []
         with self._errors:
             return self._engine.uses_index(query, k, conditions)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast, check_int
-from ragauge.stores.bookkeeping import Mask, Matrix, Positions, largest_supported_k, no_neighbours
+from ragauge.stores.bookkeeping import Mask, Matrix, Positions, empty_positions, largest_supported_k
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
 from ragauge.stores.store_settings import StoreSettings, search_option
 from ragauge.stores.vector_store import LibraryStore
@@ -97,7 +97,7 @@ class HnswlibStore(LibraryStore):
             keep, allowed = self._build_filter(selection)
             k = min(k, allowed)
             if not k:
-                return no_neighbours(len(queries), 1)
+                return empty_positions(len(queries), 1)
         try:
             # A filter calls back into Python, which deadlocks with more than one thread.
             labels, values = self._index.knn_query(queries, k, 1 if keep else self._threads, keep)
@@ -129,7 +129,7 @@ class HnswlibStore(LibraryStore):
 
         hnswlib raises an error instead of returning fewer, which happens in a disconnected graph.
         """
-        positions, values = no_neighbours(len(queries), width)
+        positions, values = empty_positions(len(queries), width)
         for row, query in enumerate(queries):
             size, answer = largest_supported_k(
                 partial(self._index.knn_query, query, num_threads=1, filter=keep), width, RuntimeError

@@ -16,7 +16,7 @@ from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast, OneOf, check_int
 from ragauge.stores import metadata_columns
-from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.bookkeeping import Matrix, empty_positions
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFolder
 from ragauge.stores.filter_conditions import FilterCondition, conditions_to_sql
@@ -156,7 +156,7 @@ class LanceDBEngine(Engine):
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
         """Return the neighbours that the index finds; filters are applied first."""
         where_sql = conditions_to_sql(conditions, _sql_literal) if conditions else ""
-        positions, values = no_neighbours(len(queries), k)
+        positions, values = empty_positions(len(queries), k)
         for row, query in enumerate(queries):
             rows = self._build_search(query, k, where_sql).to_arrow()
             positions[row, : len(rows)] = rows["id"].to_numpy()

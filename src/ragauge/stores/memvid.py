@@ -12,7 +12,7 @@ from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.settings import check_choice
 from ragauge.core.structured_text import parse_json
-from ragauge.stores.bookkeeping import Matrix, no_neighbours, normalise_rows, unsupported_error
+from ragauge.stores.bookkeeping import Matrix, empty_positions, normalise_rows, unsupported_error
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFolder
 from ragauge.stores.filter_conditions import FilterCondition
@@ -117,7 +117,7 @@ class MemvidEngine(Engine):
             raise unsupported_error(
                 self.name, f"return {k} neighbours", f"its graph returns up to {MAX_GRAPH_CANDIDATES // 2}"
             )
-        positions, values = no_neighbours(len(queries), k)
+        positions, values = empty_positions(len(queries), k)
         for row, query in enumerate(normalise_rows(queries) if self.layout.metric == "cosine" else queries):
             hits = self._find_vector(query, k)
             positions[row, : len(hits)] = [hit["frame_id"] for hit in hits]

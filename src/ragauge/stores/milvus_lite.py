@@ -18,7 +18,7 @@ from ragauge.core.documents import Hit
 from ragauge.core.errors import MissingExtra
 from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.settings import AtLeast, OneOf, check_choice
-from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.bookkeeping import Matrix, empty_positions
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import DocumentRow, Engine, EngineFolder, preload_modules
 from ragauge.stores.filter_conditions import EQUAL, FilterCondition
@@ -164,7 +164,7 @@ class MilvusLiteEngine(Engine):
         options = dict(self._search_values)
         if "ef" in options:
             options["ef"] = max(k, options["ef"])
-        positions, values = no_neighbours(len(queries), k)
+        positions, values = empty_positions(len(queries), k)
         results = self._client.search(
             self.layout.table,
             data=list(queries),

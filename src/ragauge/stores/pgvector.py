@@ -120,8 +120,8 @@ class PgVectorStore(VectorStore):
         `where` restricts them to vectors whose metadata match the filter. BackendRestarted is raised if the server
         died during the search and accepts connections again. The table has the ids, so none are looked up by position.
         """
-        queries = self._bookkeeping.queries(vectors, k)
-        ids, distances = self._bookkeeping.empty(len(queries), k)
+        queries = self._bookkeeping.prepare_queries(vectors, k)
+        ids, distances = self._bookkeeping.empty_neighbours(len(queries), k)
         if not len(self) or not len(queries):
             return ids, distances
         if not self._ready:
@@ -135,7 +135,7 @@ class PgVectorStore(VectorStore):
 
     def explain(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> Any:
         """Return the plan of a search as PostgreSQL's JSON."""
-        query = self._bookkeeping.queries([vector], k)[0]
+        query = self._bookkeeping.prepare_queries([vector], k)[0]
         if not len(self):
             raise BadInput("an empty store has no query plan")
         self.build()

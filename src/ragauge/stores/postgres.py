@@ -64,7 +64,7 @@ def restart_error(dsn: str) -> BackendRestarted:
         f"the PostgreSQL server ({redact_dsn(dsn)}) closed the connection during a query, and accepts connections "
         f"again",
         hint="run the query again",
-        passing=True,
+        is_temporary=True,
     )
 
 

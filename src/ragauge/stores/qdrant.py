@@ -14,7 +14,7 @@ from ragauge.core.errors import MissingExtra
 from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores import metadata_columns
-from ragauge.stores.bookkeeping import Matrix, no_neighbours
+from ragauge.stores.bookkeeping import Matrix, empty_positions
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFolder, VectorEngine
 from ragauge.stores.filter_conditions import ONE_OF, FilterCondition
@@ -93,7 +93,7 @@ class QdrantEngine(VectorEngine):
             self._upsert_points(list(zip(positions[part], matrix[part].tolist(), payloads, strict=True)))
 
     def search(self, queries: Matrix, k: int, conditions: Sequence[FilterCondition] | None) -> RawNeighbours:
-        positions, values = no_neighbours(len(queries), k)
+        positions, values = empty_positions(len(queries), k)
         matching = self._build_filter(conditions) if conditions else None
         for row, query in enumerate(queries):
             points = self._search_points(query, k, matching)

@@ -70,7 +70,7 @@ class ExactStore(VectorStore):
         super().__init__(metric, path, StoreSettings())
         self._buffer = _allocate_rows(0, 0)
         self._snapshot = _SearchSnapshot(self._buffer, _no_positions())
-        self._last: tuple[Mask, Positions, Positions] | None = None
+        self._last_selection: tuple[Mask, Positions, Positions] | None = None
         if self._saved:
             self._load_vectors(require_folder(self.name, path) / VECTORS_FILE)
 
@@ -157,10 +157,14 @@ class ExactStore(VectorStore):
 
     def _allowed_rows(self, mask: Mask, positions: Positions) -> Positions:
         """Return the rows that match a filter; cached for the next search."""
-        if self._last is None or self._last[0] is not mask or self._last[1] is not positions:
+        if (
+            self._last_selection is None
+            or self._last_selection[0] is not mask
+            or self._last_selection[1] is not positions
+        ):
             inside = positions[: np.searchsorted(positions, len(mask))]
-            self._last = mask, positions, np.flatnonzero(mask[inside])
-        return self._last[2]
+            self._last_selection = mask, positions, np.flatnonzero(mask[inside])
+        return self._last_selection[2]
 
 
 def _allocate_rows(rows: int, dimension: int) -> _VectorRows:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast, check_int
-from ragauge.stores.bookkeeping import Matrix, Positions, no_neighbours, normalise_rows, require_folder
+from ragauge.stores.bookkeeping import Matrix, Positions, empty_positions, normalise_rows, require_folder
 from ragauge.stores.search_results import PRODUCT_DISTANCES, RawNeighbours
 from ragauge.stores.store_settings import StoreSettings, search_option
 from ragauge.stores.vector_store import LibraryStore
@@ -118,7 +118,7 @@ class ScannStore(LibraryStore):
         if len(prepared) == 1:
             nearest, values = self._search_one(prepared[0], k)
             return nearest[None], values[None]
-        positions, all_values = no_neighbours(len(prepared), k)
+        positions, all_values = empty_positions(len(prepared), k)
         for row, query in enumerate(prepared):
             nearest, values = self._search_one(query, k)
             positions[row, : len(nearest)], all_values[row, : len(nearest)] = nearest, values

@@ -11,7 +11,7 @@ from ragauge.core.documents import Hit
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast
 from ragauge.stores import metadata_columns
-from ragauge.stores.bookkeeping import Matrix, no_neighbours, unsupported_error
+from ragauge.stores.bookkeeping import Matrix, empty_positions, unsupported_error
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import DocumentRow, Engine, EngineFolder
 from ragauge.stores.filter_conditions import ONE_OF, FilterCondition, condition_values, conditions_to_sql
@@ -136,7 +136,7 @@ class SqliteVecEngine(Engine):
                 )
             statement += f" AND {conditions_to_sql(conditions, lambda _: '?')}"
             values = condition_values(conditions)
-        positions, distances = no_neighbours(len(queries), k)
+        positions, distances = empty_positions(len(queries), k)
         connection = self._thread_connection
         for row, query in enumerate(queries):
             rows = connection.execute(statement, (query.tobytes(), k, *values)).fetchall()

@@ -122,13 +122,15 @@ def load_store_type(store: str) -> StoreType:
             raise BadInput(f"{store} has no {name}", hint=hint)
     parameters = read_parameters(factory)
     is_ours = isinstance(factory, type) and issubclass(factory, VectorStore)
-    settings = [group.kind for group in parameters.settings.values() if issubclass(group.kind, StoreSettings)]
+    settings_types = [
+        group.settings_type for group in parameters.settings.values() if issubclass(group.settings_type, StoreSettings)
+    ]
     tune = inspect.signature(_own_method(factory, "tune", _do_nothing)).parameters.values()
     return StoreType(
         store,
         factory,
         None if parameters.accepts_any else list(parameters.options),
-        frozenset(name for kind in settings for name in kind.search_options())
+        frozenset(name for settings_type in settings_types for name in settings_type.search_options())
         if is_ours
         else frozenset(parameter.name for parameter in tune if parameter.kind is parameter.KEYWORD_ONLY),
         has_server=factory.has_server if is_ours else hasattr(factory, "pids"),

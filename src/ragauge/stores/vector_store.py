@@ -82,7 +82,7 @@ class VectorStore(ABC):
     def add(self, ids: Sequence[str], vectors: Any, metadata: Sequence[Mapping[str, Any]] | None = None) -> None:
         """Add vectors under their ids, with metadata that searches can filter by."""
         self._check_supported("insert")
-        matrix = self._bookkeeping.documents(ids, vectors, metadata)
+        matrix = self._bookkeeping.prepare_insertion(ids, vectors, metadata)
         if len(matrix):
             with self._errors:
                 self._add(
@@ -91,7 +91,7 @@ class VectorStore(ABC):
                     matrix,
                     metadata,
                 )
-        self._bookkeeping.add(ids, matrix, metadata if self.remembers_metadata else None)
+        self._bookkeeping.register_ids(ids, matrix, metadata if self.remembers_metadata else None)
 
     def build(self) -> None:
         """Index the added vectors.
@@ -115,13 +115,13 @@ class VectorStore(ABC):
         `where` restricts them to vectors whose metadata match the filter.
         """
         bookkeeping = self._bookkeeping
-        queries = bookkeeping.queries(vectors, k)
+        queries = bookkeeping.prepare_queries(vectors, k)
         selection = None
         if where:
             self._check_supported("filter")
             selection = self._select(where)
             if selection is None:
-                return bookkeeping.empty(len(queries), k)
+                return bookkeeping.empty_neighbours(len(queries), k)
         if not self._ready:
             self.build()
         size = len(bookkeeping.position_by_id)
@@ -131,12 +131,12 @@ class VectorStore(ABC):
             positions, values = self._search(queries, k if k < size else size, selection)
         if self._to_distances is not None:
             values = self._to_distances(values)
-        return bookkeeping.answer(positions, values, k)
+        return bookkeeping.to_neighbours(positions, values, k)
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:
         """Replace the vectors of existing ids."""
         self._check_supported("update")
-        positions, matrix = self._bookkeeping.replacements(ids, vectors)
+        positions, matrix = self._bookkeeping.prepare_update(ids, vectors)
         if len(ids):
             with self._errors:
                 self._replace(positions, matrix)
@@ -192,7 +192,7 @@ class VectorStore(ABC):
 
         Here it is a mask of the positions, and the same array while neither filter nor ids change.
         """
-        return self._bookkeeping.allowed(where)
+        return self._bookkeeping.filter_mask(where)
 
     def _apply_search_options(self) -> None:
         """Pass the search options of the settings to the engine."""
@@ -218,7 +218,7 @@ class VectorStore(ABC):
 
     def _search_nothing(self, n_queries: int, k: int) -> Neighbours:
         """Return the result if there are no vectors or no queries, without a call to the engine."""
-        return self._bookkeeping.empty(n_queries, k)
+        return self._bookkeeping.empty_neighbours(n_queries, k)
 
     def _replace(self, positions: Positions, matrix: Matrix) -> None:
         raise NotImplementedError

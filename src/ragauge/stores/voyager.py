@@ -12,7 +12,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast, OneOf, check_int
-from ragauge.stores.bookkeeping import Matrix, Positions, largest_supported_k, no_neighbours
+from ragauge.stores.bookkeeping import Matrix, Positions, empty_positions, largest_supported_k
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
 from ragauge.stores.store_settings import StoreSettings, search_option
 from ragauge.stores.vector_store import LibraryStore
@@ -120,7 +120,7 @@ class VoyagerStore(LibraryStore):
 
         Voyager raises an error instead of returning fewer, which happens in a disconnected graph.
         """
-        positions, values = no_neighbours(len(queries), width)
+        positions, values = empty_positions(len(queries), width)
         for row, query in enumerate(queries):
             search = partial(self._index.query, query, num_threads=1, query_ef=max(self._ef_search, width))
             size, answer = largest_supported_k(search, width, self._library.RecallError)

@@ -58,16 +58,16 @@ class SystemBuilder:
         self._progress: ProgressCallback = no_progress
         self._systems = dict(systems or {})
         self._built: dict[str, Any] = {}
-        self._seconds: dict[str, float] = {}
+        self._build_seconds: dict[str, float] = {}
         self._parts: dict[str, set[str]] = {}
         self._caches: dict[str, list[CachedEmbedder]] = {}
         """Vector caches of each part, by part key."""
-        self._vectors = None if cache is None else VectorCaches(cache / "embeddings")
-        self._inside: list[tuple[str, list[float]]] = []
+        self._vector_caches = None if cache is None else VectorCaches(cache / "embeddings")
+        self._build_stack: list[tuple[str, list[float]]] = []
         """Parts being built, innermost last: key, and build times in seconds of the parts built for it."""
 
     @asynccontextmanager
-    async def opened(self, system: Any, progress: ProgressCallback = no_progress) -> AsyncIterator[Retriever]:
+    async def open(self, system: Any, progress: ProgressCallback = no_progress) -> AsyncIterator[Retriever]:
         """Open a retriever from a name of this experiment, a spec, or an object."""
         self._progress = progress
         resolved = self._resolve_system(system)
@@ -88,7 +88,7 @@ class SystemBuilder:
         else:
             as_retriever(resolved)
 
-    def parts(self, system: Any) -> list[tuple[str, str]]:
+    def list_plugins(self, system: Any) -> list[tuple[str, str]]:
         """Return family and name of every plug-in of a system.
 
         The list is empty for an object.
@@ -98,7 +98,7 @@ class SystemBuilder:
             list(iterate_plugins("retrievers", self._expand_spec(resolved, ()))) if isinstance(resolved, Spec) else []
         )
 
-    def parts_over_corpus(self, system: Any) -> list[str]:
+    def list_corpus_plugins(self, system: Any) -> list[str]:
         """Return the names of the plug-ins of a system that are built over the documents."""
         resolved = self._resolve_system(system)
         if not isinstance(resolved, Spec):
@@ -128,9 +128,9 @@ class SystemBuilder:
         resolved = self._resolve_system(system)
         return isinstance(resolved, Spec) and is_reproducible("retrievers", self._expand_spec(resolved, ()))
 
-    def seconds(self, system: Any) -> float:
+    def build_seconds(self, system: Any) -> float:
         """Return the build time of a system in seconds, including shared parts."""
-        return sum(self._seconds.get(key, 0.0) for key in self._find_part_keys(system))
+        return sum(self._build_seconds.get(key, 0.0) for key in self._find_part_keys(system))
 
     def is_cached(self, system: Any) -> bool:
         """Return whether document vectors came from the cache.
@@ -154,8 +154,8 @@ class SystemBuilder:
         for built in self._built.values():
             protocols.close_if_possible(built)
         self._built.clear()
-        if self._vectors is not None:
-            self._vectors.close()
+        if self._vector_caches is not None:
+            self._vector_caches.close()
 
     def _resolve_system(self, system: Any) -> Any:
         """Resolve names of this experiment and return a spec or an object."""
@@ -167,12 +167,12 @@ class SystemBuilder:
             system = self._systems[system]
         return as_spec("retrievers", system)
 
-    def _expand_spec(self, spec: Spec, above: tuple[str, ...]) -> Spec:
+    def _expand_spec(self, spec: Spec, ancestors: tuple[str, ...]) -> Spec:
         """Return a spec with names of this experiment expanded, and with the systems that it is made of by default.
 
         A system that contains itself is refused.
         """
-        if str(spec) in above:
+        if str(spec) in ancestors:
             raise BadInput(f"the system `{redact_spec(spec)}` contains itself")
         options = dict(spec.options)
         for part in retriever_parts(spec):
@@ -183,7 +183,7 @@ class SystemBuilder:
                 continue
             resolved = [self._resolve_system(inner_system) for inner_system in as_list(options[name])]
             expanded = [
-                self._expand_spec(inner, (*above, str(spec))) if isinstance(inner, Spec) else inner
+                self._expand_spec(inner, (*ancestors, str(spec))) if isinstance(inner, Spec) else inner
                 for inner in resolved
             ]
             options[name] = expanded if isinstance(options[name], list) else expanded[0]
@@ -199,22 +199,22 @@ class SystemBuilder:
         supplied: dict[str, Any] = {}
         self._parts[key] = set()
         for part in retriever_parts(spec):
-            described = part.described(spec.options)
+            chosen = part.select_specs(spec.options)
             retrievers = [
                 await self._build_retriever(inner, closing) if isinstance(inner, Spec) else as_retriever(inner)
-                for inner in described
+                for inner in chosen
             ]
             supplied |= build_parts(iter([part]), {part.option: retrievers}, lambda _, retriever: retriever)
-            self._parts[key] |= {str(inner) for inner in described if isinstance(inner, Spec)}
+            self._parts[key] |= {str(inner) for inner in chosen if isinstance(inner, Spec)}
         began = time.perf_counter()
-        with self._track_build(key) as elsewhere:
+        with self._track_build(key) as nested_seconds:
             created = parameters.call(spec.options, {**self._build_parts(parameters, spec.options), **supplied})
         retriever: Retriever = await created if inspect.isawaitable(created) else created
         if spec.name not in plugins.BUILTIN_PLUGINS["retrievers"]:
             adapted = as_retriever(retriever)  # Results of a plug-in are converted to hits.
             adapted.owned = retriever
             retriever = adapted
-        self._seconds[key] = time.perf_counter() - began - sum(elsewhere)
+        self._build_seconds[key] = time.perf_counter() - began - sum(nested_seconds)
         if is_async(retriever):
             closing.push_async_callback(_close_retriever, retriever)
         else:
@@ -224,17 +224,19 @@ class SystemBuilder:
     def _build_parts(self, parameters: PluginParameters, options: Mapping[str, Any]) -> dict[str, Any]:
         """Build all parts of a plug-in except retrievers, which may have to be awaited; by parameter."""
         plugin_parts = (part for part in parameters.parts if part.family not in ("", "retrievers"))
-        supplied = build_parts(plugin_parts, options, lambda part, described: self._build_part(part.family, described))
+        supplied = build_parts(
+            plugin_parts, options, lambda part, spec_or_object: self._build_part(part.family, spec_or_object)
+        )
         supplied |= dict.fromkeys(parameters.corpus, self._documents)
         for part, inner in parameters.composites:
             shared = {
-                part.option: part.described(options) for part in parameters.plugin_parts if inner.knows(part.option)
+                part.option: part.select_specs(options) for part in parameters.plugin_parts if inner.knows(part.option)
             }
             supplied[part.parameter] = self._build_composite(inner, {**options, **shared})
         sources = {part.parameter: part for part in parameters.parts}
-        for name, source in parameters.document_sides.items():
-            for described in sources[source].described(options):
-                supplied[name] = self._build_document_side(supplied[source], described)
+        for name, source in parameters.document_embedders.items():
+            for spec_or_object in sources[source].select_specs(options):
+                supplied[name] = self._build_document_embedder(supplied[source], spec_or_object)
         return supplied
 
     def _build_composite(self, parameters: PluginParameters, options: Mapping[str, Any]) -> Any:
@@ -243,9 +245,9 @@ class SystemBuilder:
         key = str(Spec(qualified_name(parameters.factory), own_options))
         return self._build_once(key, lambda: parameters.call(own_options, self._build_parts(parameters, own_options)))
 
-    def _build_part(self, family: str, described: Any) -> Any:
+    def _build_part(self, family: str, spec_or_object: Any) -> Any:
         """Build a part, or return the object of the caller; systems share all parts except stores."""
-        spec = as_spec(family, described)
+        spec = as_spec(family, spec_or_object)
         if not isinstance(spec, Spec):
             return self._fit_embedder(spec) if family == "embedders" else check_component(family, spec)
 
@@ -259,15 +261,15 @@ class SystemBuilder:
         built = self._build_once(f"{family}:{spec}", build)
         return self._fit_embedder(built) if family == "embedders" else built
 
-    def _build_document_side(self, embedder: Embedder, described: Any) -> Embedder:
+    def _build_document_embedder(self, embedder: Embedder, spec_or_object: Any) -> Embedder:
         """Return an embedder for documents, in batches and with a cache if there is one."""
-        cached: Embedder = embedder
-        if self._vectors is not None:
-            spec = as_spec("embedders", described)
+        source: Embedder = embedder
+        if self._vector_caches is not None:
+            spec = as_spec("embedders", spec_or_object)
             is_own = not isinstance(spec, Spec) or spec.name not in plugins.BUILTIN_PLUGINS["embedders"]
-            cached = remembered = self._vectors.of(embedder, is_own=is_own)
-            self._caches.setdefault(self._inside[-1][0] if self._inside else "", []).append(remembered)
-        return BatchedEmbedder(cached, self._progress)
+            source = cached_embedder = self._vector_caches.wrap(embedder, is_own=is_own)
+            self._caches.setdefault(self._build_stack[-1][0] if self._build_stack else "", []).append(cached_embedder)
+        return BatchedEmbedder(source, self._progress)
 
     def _fit_embedder(self, candidate: Any) -> Embedder:
         """Fit an embedder to the corpus if needed, once for all systems."""
@@ -280,27 +282,27 @@ class SystemBuilder:
 
     def _build_once(self, key: str, build: Callable[[], Any]) -> Any:
         """Build a part once; its build time counts for every system that uses it."""
-        if self._inside:
-            self._parts.setdefault(self._inside[-1][0], set()).add(key)
+        if self._build_stack:
+            self._parts.setdefault(self._build_stack[-1][0], set()).add(key)
         if key not in self._built:
             began = time.perf_counter()
-            with self._track_build(key) as elsewhere:
+            with self._track_build(key) as nested_seconds:
                 self._built[key] = build()
             seconds = time.perf_counter() - began
-            self._seconds[key] = seconds - sum(elsewhere)
-            if self._inside:
-                self._inside[-1][1].append(seconds)
+            self._build_seconds[key] = seconds - sum(nested_seconds)
+            if self._build_stack:
+                self._build_stack[-1][1].append(seconds)
         return self._built[key]
 
     @contextmanager
     def _track_build(self, key: str) -> Iterator[list[float]]:
         """Collect the build times of the parts that are built inside this context."""
-        elsewhere: list[float] = []
-        self._inside.append((key, elsewhere))
+        nested_seconds: list[float] = []
+        self._build_stack.append((key, nested_seconds))
         try:
-            yield elsewhere
+            yield nested_seconds
         finally:
-            self._inside.pop()
+            self._build_stack.pop()
 
 
 def retriever_parts(spec: Spec) -> list[PluginPart]:

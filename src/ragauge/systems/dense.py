@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput
-from ragauge.core.plugin_parameters import DocumentSide, Part
+from ragauge.core.plugin_parameters import DocumentEmbedder, Part
 from ragauge.core.protocols import Embedder, Store
 from ragauge.core.stages import stage
 from ragauge.stores.search_results import check_neighbours
@@ -31,7 +31,7 @@ class DenseRetriever:
         embedder: Annotated[Embedder, Part("wordllama")],
         store: Annotated[Store, Part("exact")],
         *,
-        document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
+        document_embedder: Annotated[Embedder | None, DocumentEmbedder("embedder")] = None,
     ) -> None:
         self._embedder = embedder
         self._store = complete_store(store)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput
 from ragauge.core.graphs import Graph, LinkArrays
-from ragauge.core.plugin_parameters import DocumentSide, Part
+from ragauge.core.plugin_parameters import DocumentEmbedder, Part
 from ragauge.core.protocols import Embedder, GraphBuilder, Vectors
 from ragauge.core.records import Floats, Ints
 from ragauge.core.stages import stage
@@ -42,7 +42,7 @@ class LinkedCorpus:
         embedder: Annotated[Embedder, Part("wordllama")],
         linkers: Annotated[Sequence[GraphBuilder], Part("+".join(DEFAULT_GRAPH), option="graph")],
         *,
-        document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
+        document_embedder: Annotated[Embedder | None, DocumentEmbedder("embedder")] = None,
     ) -> None:
         self.documents = documents
         self.embedder = embedder

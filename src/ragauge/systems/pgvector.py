@@ -15,7 +15,7 @@ import numpy as np
 from ragauge.core import plugins
 from ragauge.core.documents import Document, Documents, Hit, to_documents
 from ragauge.core.errors import BadInput
-from ragauge.core.plugin_parameters import DocumentSide, Part
+from ragauge.core.plugin_parameters import DocumentEmbedder, Part
 from ragauge.core.protocols import Embedder
 from ragauge.core.settings import check_choice, check_int, check_keywords
 from ragauge.core.stages import stage
@@ -169,10 +169,10 @@ class PgVectorDB:
         ids = [document.id for document in documents]
         embedded = await self._embed_documents([document.whole for document in documents])
         async with self._adding:
-            vectors = self._bookkeeping.documents(ids, embedded)
+            vectors = self._bookkeeping.prepare_insertion(ids, embedded)
             self._index.check(vectors.shape[1])
             await self._table.load(documents, vectors)
-            self._bookkeeping.add(ids, vectors)
+            self._bookkeeping.register_ids(ids, vectors)
 
     async def semantic_search(self, query: str, k: int = 5, where: MetadataFilter = None) -> list[Hit]:
         """Return the documents with vectors nearest to the query; the score is the cosine."""
@@ -298,7 +298,7 @@ class PgVectorDB:
         with stage("embed"):
             # The thread gets a copy of the context, so that stages of the embedder are nested in this one.
             embedded = await asyncio.to_thread(self._embedder.embed, [query])
-        (vector,) = self._bookkeeping.queries(embedded, 1)
+        (vector,) = self._bookkeeping.prepare_queries(embedded, 1)
         return vector if vector.any() else None
 
 
@@ -355,7 +355,7 @@ async def open_pgvector_retriever(
     documents: Sequence[Document],
     embedder: Annotated[Embedder, Part("wordllama")],
     *,
-    document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
+    document_embedder: Annotated[Embedder | None, DocumentEmbedder("embedder")] = None,
     search: str = "semantic",
     where: MetadataFilter = None,
     fused: PgFusion = PgFusion(),

@@ -12,7 +12,7 @@ import numpy as np
 from ragauge.compute.event_loops import LoopThread
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BackendFailed, BadInput
-from ragauge.core.plugin_parameters import DocumentSide, Part
+from ragauge.core.plugin_parameters import DocumentEmbedder, Part
 from ragauge.core.protocols import Embedder, Vectors
 from ragauge.core.vectors import to_unit_rows
 from ragauge.models.chats.calls import ChatCaller
@@ -64,7 +64,7 @@ class EmbeddingReranker:
         embedder: Annotated[Embedder, Part("wordllama")],
         documents: Sequence[Document] = (),
         *,
-        document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
+        document_embedder: Annotated[Embedder | None, DocumentEmbedder("embedder")] = None,
     ) -> None:
         self._embedder = embedder
         self._known = DocumentVectors(document_embedder or embedder, documents)
@@ -91,7 +91,7 @@ class MMR:
         documents: Sequence[Document] = (),
         *,
         weight: float = 0.5,
-        document_embedder: Annotated[Embedder | None, DocumentSide("embedder")] = None,
+        document_embedder: Annotated[Embedder | None, DocumentEmbedder("embedder")] = None,
     ) -> None:
         if not 0 <= weight <= 1:
             raise BadInput(f"the weight of mmr must be between 0 and 1, got {weight:g}")

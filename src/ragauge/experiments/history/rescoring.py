@@ -10,7 +10,7 @@ from typing import Any
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures
+from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures, score_trials
 from ragauge.evaluation.indicators import average_trials
 from ragauge.files import readers, table_files
 from ragauge.files.parquet import read_parquet
@@ -31,34 +31,30 @@ def rescore_run(folder: Path, run_name: str, measures: Sequence[str], convention
     `grades` is a hash of the judgments. An empty `convention` means the default one. Raises MissingEvidence if the
     convention cannot be reconstructed from its name.
     """
-    rules = parse_convention(convention)
+    parsed_convention = parse_convention(convention)
     run = folder / run_name
-    if rules is None:
+    if parsed_convention is None:
         raise MissingEvidence(
             f"{run} was scored under the convention `{convention}`, which cannot be reconstructed from its name"
         )
-    parsed_measures = parse_measures(measures, rules)
+    parsed_measures = parse_measures(measures, parsed_convention)
     judgments = judgments_for_measures(parsed_measures, _load_judgments(str(folder), grades))
     if (run / "repeats.parquet").exists() and (trials := runs_folder.read_run_folder(run).differing()):
-        trial_scores = [
-            score_judged_ranks(
-                compute_judged_ranks(judgments, run, parsed_measures, rules, name=run_name), parsed_measures, rules
-            )
-            for run in trials
-        ]
-        return average_trials(trial_scores)
+        return average_trials(score_trials(judgments, trials, parsed_measures, parsed_convention, name=run_name))
     data, queries, depth = _read_ranking_bytes(run), readers.executed_queries(run), _run_depth(run)
     if data is None:
         return score_judged_ranks(
-            compute_judged_ranks(judgments, str(run), parsed_measures, rules, name=run_name), parsed_measures, rules
+            compute_judged_ranks(judgments, str(run), parsed_measures, parsed_convention, name=run_name),
+            parsed_measures,
+            parsed_convention,
         )
     data_hash = hash_bytes(data)
     key = (data_hash, None if queries is None else frozenset(queries), depth, grades, convention, tuple(measures))
     if key not in _SCORE_CACHE:
         judged_ranks = compute_judged_ranks(
-            judgments, _run_from_bytes(data, queries, run), parsed_measures, rules, name=run_name
+            judgments, _run_from_bytes(data, queries, run), parsed_measures, parsed_convention, name=run_name
         )
-        _SCORE_CACHE[key] = score_judged_ranks(replace(judged_ranks, depth=depth), parsed_measures, rules)
+        _SCORE_CACHE[key] = score_judged_ranks(replace(judged_ranks, depth=depth), parsed_measures, parsed_convention)
         if len(_SCORE_CACHE) > MAX_CACHED_SCORES:
             del _SCORE_CACHE[next(iter(_SCORE_CACHE))]
     return _SCORE_CACHE[key]

@@ -27,7 +27,7 @@ from ragauge.files.trials import (
 )
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
+from ragauge.measures.scoring import MISSING_QUERIES, MeasureFunction, score_judged_ranks
 from ragauge.output.numbers import pluralise
 from ragauge.runs.input_kinds import InputKind, is_run_folder, resolve_input, split_path_name
 from ragauge.runs.inputs import Inputs, open_run
@@ -170,7 +170,7 @@ def _score_trials(
     columns: list[Floats] = []
     notes: dict[str, None] = {}
     for i, trial in enumerate(trials, 1):
-        label = name if len(trials) == 1 else f"{name}, trial {i},"
+        label = name if len(trials) == 1 else f"{name}, trial {i}"
         ranks = compute_judged_ranks(judgments, trial, [measure], convention, name=label)
         scores = score_judged_ranks(ranks, [measure], convention)
         columns.append(scores.values[scores.measures[0]])
@@ -185,8 +185,10 @@ def _score_trials(
 
 
 def _rename_subject(note: str, name: str) -> str:
-    """Name a system instead of one of its trials."""
-    return Note(note.text, name) if isinstance(note, Note) and note.subject else note
+    """Name a system instead of one of its trials, unless the note is about queries that this trial lacks."""
+    if not isinstance(note, Note) or not note.subjects or note.code == MISSING_QUERIES:
+        return note
+    return Note(note.text, name, code=note.code)
 
 
 def _list_trials(run: Any, name: str) -> list[Any]:

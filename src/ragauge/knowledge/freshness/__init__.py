@@ -182,7 +182,7 @@ def top_documents(table: pl.DataFrame, k: int) -> dict[str, list[str]]:
             f"document `{repeats['doc'][0]}` appears more than once in the ranking of query `{repeats['query'][0]}`",
             hint="`ragauge validate` lists them all",
         )
-    order = {query: at for at, query in enumerate(table["query"].unique(maintain_order=True).to_list())}
+    order = {query: i for i, query in enumerate(table["query"].unique(maintain_order=True).to_list())}
     best = table.sort(["query", "score", "doc"], descending=[False, True, True])
     firsts = best.group_by("query", maintain_order=True).agg(pl.col("doc").head(k))
     documents = dict(zip(firsts["query"].to_list(), firsts["doc"].to_list(), strict=True))

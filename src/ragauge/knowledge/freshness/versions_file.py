@@ -59,7 +59,7 @@ def read_versions(versions: Any) -> list[DocumentVersion]:
             f"versions cannot be read from {type(versions).__name__}",
             hint="give a path, a frame, or a list of {doc_id, version_key, effective_timestamp, superseded_by}",
         )
-    numbered_fields = ((at, _version_fields(version, at)) for at, version in enumerate(versions, start=1))
+    numbered_fields = ((number, _version_fields(version, number)) for number, version in enumerate(versions, start=1))
     return _parse_versions(
         rows_from_mappings([], _check_cells(numbered_fields, "the versions"), "the versions", in_lines=False)
     )
@@ -104,26 +104,26 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
     fields = {name: find_column(rows.names, (name,)) for name in VERSION_COLUMNS[1:]}
     for name in rows.names:
         if name not in (doc, *fields.values()):
-            first_row = next(at for at, cell in enumerate((*rows.columns[name], "")) if cell is not None)
+            first_row = next(i for i, cell in enumerate((*rows.columns[name], "")) if cell is not None)
             where = f":{rows.line(first_row)}" if first_row < len(rows) and rows.line(first_row) else ""
             error = UnknownName("field", name, VERSION_COLUMNS, of="a version")
             raise BadInput(f"{rows.label}{where}: {error.message}", hint=error.hint)
     row_by_doc: dict[str, int] = {}
     kinds: dict[bool, int] = {}
     versions: list[DocumentVersion] = []
-    for at in range(len(rows)):
-        doc_id = rows.id(doc, at, "document")
-        line = rows.line(at)
+    for row in range(len(rows)):
+        doc_id = rows.id(doc, row, "document")
+        line = rows.line(row)
         if doc_id in row_by_doc:
             before = f"line {rows.line(row_by_doc[doc_id])}" if line else f"row {rows.row_numbers[row_by_doc[doc_id]]}"
             raise BadInput(f"document `{doc_id}` already has a version on {before}", file=rows.label, line=line)
-        row_by_doc[doc_id] = at
-        key, time, successor = (None if name is None else rows.columns[name][at] for name in fields.values())
+        row_by_doc[doc_id] = row
+        key, time, successor = (None if name is None else rows.columns[name][row] for name in fields.values())
         newer = None if successor is None else parse_id(successor, "what it is superseded by", rows.label, line)
         if newer == doc_id:
             raise BadInput(f"document `{doc_id}` is superseded by itself", file=rows.label, line=line)
         if time is not None:
-            kinds.setdefault(_is_number(time), at)
+            kinds.setdefault(_is_number(time), row)
         versions.append(
             DocumentVersion(
                 doc_id,
@@ -133,12 +133,12 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
             )
         )
     if len(kinds) == 2:
-        at = max(kinds.values())
+        row = max(kinds.values())
         raise BadInput(
-            f"{EFFECTIVE_FIELD} is {rows.columns[str(fields[EFFECTIVE_FIELD])][at]}, and "
+            f"{EFFECTIVE_FIELD} is {rows.columns[str(fields[EFFECTIVE_FIELD])][row]}, and "
             f"{rows.columns[str(fields[EFFECTIVE_FIELD])][min(kinds.values())]} elsewhere: numbers and dates are mixed",
             file=rows.label,
-            line=rows.line(at),
+            line=rows.line(row),
             hint="use seconds since 1970 throughout, or dates throughout",
         )
     _check_cycles(versions, rows, row_by_doc)

@@ -73,7 +73,7 @@ class CandidatePool:
     added: Sequence[str]
     rankings: RankingsByQuery
     """Trimmed ranking of each query."""
-    values: RankingScorer
+    scorer: RankingScorer
     texts: Mapping[str, str]
     changes: SnapshotChanges
     novelty: Mapping[str, float]
@@ -90,13 +90,13 @@ class CandidatePool:
     @property
     def scored_terms(self) -> list[int]:
         """Indices of the terms that can be computed per document."""
-        return [at for at in self.changes.scored_terms if at in self.values.computable_terms]
+        return [i for i in self.changes.scored_terms if i in self.scorer.computable_terms]
 
-    def kept(self, query: str, included: frozenset[str]) -> DocumentRanking:
+    def top_documents(self, query: str, included: frozenset[str]) -> DocumentRanking:
         """Return the top of a query's ranking with only some of the added documents."""
-        return keep_some_added(self.rankings[query], self.all_added, included, self.values.depth)
+        return keep_some_added(self.rankings[query], self.all_added, included, self.scorer.depth)
 
-    def queries_of(self) -> dict[str, list[str]]:
+    def queries_by_document(self) -> dict[str, list[str]]:
         """Return, by document, the queries in whose trimmed rankings it is."""
         queries_by_doc: dict[str, list[str]] = {doc: [] for doc in self.added}
         for query, ranking in self.rankings.items():
@@ -105,9 +105,9 @@ class CandidatePool:
                     queries_by_doc[doc].append(query)
         return queries_by_doc
 
-    def gaps(self, better: Floats, worse: Floats) -> Floats:
+    def improvements(self, better: Floats, worse: Floats) -> Floats:
         """Return the improvement from one row of values to another, by term."""
-        return np.asarray(self.values.signs * (better - worse))
+        return np.asarray(self.scorer.signs * (better - worse))
 
 
 def drop_each_document(pool: CandidatePool) -> dict[str, dict[str, DocumentRanking]]:
@@ -116,7 +116,7 @@ def drop_each_document(pool: CandidatePool) -> dict[str, dict[str, DocumentRanki
     Lower documents move up. A document is left out if it is unknown what would move up.
     """
     rankings_by_doc: dict[str, dict[str, DocumentRanking]] = {doc: {} for doc in pool.added}
-    depth = pool.values.depth
+    depth = pool.scorer.depth
     for query, ranking in pool.rankings.items():
         for doc in ranking[:depth]:
             if doc in rankings_by_doc:
@@ -129,32 +129,32 @@ def drop_each_document(pool: CandidatePool) -> dict[str, dict[str, DocumentRanki
 
 def document_contributions(
     pool: CandidatePool,
-    without: Mapping[str, Mapping[str, DocumentRanking]] | None,
+    rankings_without: Mapping[str, Mapping[str, DocumentRanking]] | None,
     judged: ScoresByQuery,
     rel: float,
     k: int,
 ) -> list[DocumentContribution]:
     """Return the contributions of the added documents, largest first.
 
-    `without` has, by document, the rankings that change without it. The causal contribution of a document that is not
-    in `without` is NaN.
+    `rankings_without` has, by document, the rankings that change without it. The causal contribution of a document
+    that is not in `rankings_without` is NaN.
     """
     labels = _label_contributions(pool.changes, judged, rel, pool.all_added)
     solo_gains = _solo_gains(pool)
-    causes = {} if without is None else _causal_effects(pool, without)
+    effects = {} if rankings_without is None else _causal_effects(pool, rankings_without)
     entered: dict[str, int] = {}
     for ranking in pool.rankings.values():
         for doc in ranking[:k]:
             entered[doc] = entered.get(doc, 0) + 1
     contributions = []
     for doc in pool.added:
-        causal, changes, helped, harmed = causes.get(doc, (math.nan, {}, (), ()))
-        sum_of, relevant = labels.get(doc, (0.0, 0))
+        causal, changes, helped, harmed = effects.get(doc, (math.nan, {}, (), ()))
+        labelled, relevant = labels.get(doc, (0.0, 0))
         contributions.append(
             DocumentContribution(
                 doc,
                 causal,
-                sum_of,
+                labelled,
                 pool.novelty.get(doc, math.nan),
                 solo_gains[doc],
                 changes,
@@ -182,26 +182,26 @@ CausalEffect = tuple[float, dict[str, float], list[str], list[str]]
 
 
 def _causal_effects(
-    pool: CandidatePool, without: Mapping[str, Mapping[str, DocumentRanking]]
+    pool: CandidatePool, rankings_without: Mapping[str, Mapping[str, DocumentRanking]]
 ) -> dict[str, CausalEffect]:
     """Compute the gain of each document, by term, and the queries affected.
 
     The queries are those that the document helped and those that it harmed.
     """
-    variants = [(query, ranking) for changed in without.values() for query, ranking in changed.items()]
-    rows = pool.values.of(variants, pool.texts)
-    positions = {query: at for at, query in enumerate(pool.changes.queries)}
+    variants = [(query, ranking) for changed in rankings_without.values() for query, ranking in changed.items()]
+    rows = pool.scorer.score(variants, pool.texts)
+    positions = {query: i for i, query in enumerate(pool.changes.queries)}
     effects: dict[str, CausalEffect] = {}
     start = 0
-    for doc, new_rankings in without.items():
+    for doc, new_rankings in rankings_without.items():
         queries = list(new_rankings)
         changed = rows[start : start + len(queries)]
         start += len(queries)
-        gaps = pool.gaps(pool.changes.after[[positions[query] for query in queries]], changed)
-        means = pool.changes.mean(gaps)
-        gains = pool.changes.weighed(gaps)  # terms that the judge did not score are NaN and add nothing
-        changes = {name: float(means[at]) for at, name in enumerate(pool.changes.names) if at in pool.scored_terms}
-        causal = sum(float(means[at] * pool.changes.weights[at]) for at in pool.scored_terms)
+        improvements = pool.improvements(pool.changes.after[[positions[query] for query in queries]], changed)
+        means = pool.changes.mean(improvements)
+        gains = pool.changes.weigh(improvements)  # terms that the judge did not score are NaN and add nothing
+        changes = {name: float(means[i]) for i, name in enumerate(pool.changes.names) if i in pool.scored_terms}
+        causal = sum(float(means[i] * pool.changes.weights[i]) for i in pool.scored_terms)
         share = novelty_share(pool, doc)
         if share is not None:
             changes[NOVELTY] = share
@@ -249,18 +249,20 @@ def _solo_gains(pool: CandidatePool) -> dict[str, float]:
     """
     if pool.short_queries:
         return dict.fromkeys(pool.added, math.nan)
-    nobody: frozenset[str] = frozenset()
-    pairs = [(doc, query) for doc, queries in pool.queries_of().items() for query in queries]
-    with_it = pool.values.of([(query, pool.kept(query, frozenset({doc}))) for doc, query in pairs], pool.texts)
-    base = pool.values.of([(query, pool.kept(query, nobody)) for _, query in pairs], pool.texts)
-    gaps: dict[str, list[int]] = {}
-    for at, (doc, _) in enumerate(pairs):
-        gaps.setdefault(doc, []).append(at)
-    rows = pool.gaps(with_it, base)
+    no_documents: frozenset[str] = frozenset()
+    pairs = [(doc, query) for doc, queries in pool.queries_by_document().items() for query in queries]
+    with_it = pool.scorer.score(
+        [(query, pool.top_documents(query, frozenset({doc}))) for doc, query in pairs], pool.texts
+    )
+    base = pool.scorer.score([(query, pool.top_documents(query, no_documents)) for _, query in pairs], pool.texts)
+    rows_by_document: dict[str, list[int]] = {}
+    for i, (doc, _) in enumerate(pairs):
+        rows_by_document.setdefault(doc, []).append(i)
+    rows = pool.improvements(with_it, base)
     gains = {}
     for doc in pool.added:
-        means = pool.changes.mean(rows[gaps.get(doc, [])])
-        parts = [float(means[at] * pool.changes.weights[at]) for at in pool.scored_terms]
+        means = pool.changes.mean(rows[rows_by_document.get(doc, [])])
+        parts = [float(means[i] * pool.changes.weights[i]) for i in pool.scored_terms]
         novelty = pool.novelty.get(doc, math.nan)
         parts += [] if math.isnan(novelty) else [pool.novelty_weight * novelty]
         gains[doc] = sum(parts) if parts else math.nan
@@ -270,14 +272,14 @@ def _solo_gains(pool: CandidatePool) -> dict[str, float]:
 class RemainingNovelty(Protocol):
     """Novelty of documents, which decreases as similar documents are taken."""
 
-    def now(self) -> Mapping[str, float]:
+    def current(self) -> Mapping[str, float]:
         """Return each document's novelty against the corpus and the documents taken.
 
         NaN if undefined.
         """
         ...
 
-    def take(self, doc: str) -> None:
+    def mark_known(self, doc: str) -> None:
         """Add a document to those that are known."""
         ...
 
@@ -288,39 +290,43 @@ class FixedNovelty:
     def __init__(self, novelty: Mapping[str, float]) -> None:
         self._novelty = novelty
 
-    def now(self) -> Mapping[str, float]:
+    def current(self) -> Mapping[str, float]:
         """Return the novelty of each document."""
         return self._novelty
 
-    def take(self, doc: str) -> None:
+    def mark_known(self, doc: str) -> None:
         """Do nothing; the novelty stays constant."""
 
 
-def choose_batch(pool: CandidatePool, size: int, fading: RemainingNovelty) -> list[BatchStep]:
+def choose_batch(pool: CandidatePool, size: int, remaining_novelty: RemainingNovelty) -> list[BatchStep]:
     """Choose the best batch of up to `size` documents greedily.
 
     Stop if none adds anything. Ties are broken by id, so that the order of the added documents does not matter.
     """
     candidates = sorted(pool.added)
-    queries_by_doc = pool.queries_of()
+    queries_by_doc = pool.queries_by_document()
     queries = list(pool.rankings)
-    positions = {query: at for at, query in enumerate(queries)}
+    positions = {query: i for i, query in enumerate(queries)}
     batch: frozenset[str] = frozenset()
-    current_scores = pool.values.of([(query, pool.kept(query, batch)) for query in queries], pool.texts)
-    adds: dict[str, dict[str, Floats]] = {doc: {} for doc in candidates}
-    stale = {doc: list(queries_by_doc[doc]) for doc in candidates}
+    current_scores = pool.scorer.score([(query, pool.top_documents(query, batch)) for query in queries], pool.texts)
+    improvements: dict[str, dict[str, Floats]] = {doc: {} for doc in candidates}
+    outdated_queries = {doc: list(queries_by_doc[doc]) for doc in candidates}
     n_novelties = sum(not math.isnan(value) for value in pool.novelty.values())
     chosen: list[BatchStep] = []
     total = 0.0
     while candidates and len(chosen) < size:
-        pairs = [(doc, query) for doc in candidates for query in stale[doc]]
-        rows = pool.values.of([(query, pool.kept(query, batch | {doc})) for doc, query in pairs], pool.texts)
+        pairs = [(doc, query) for doc in candidates for query in outdated_queries[doc]]
+        rows = pool.scorer.score(
+            [(query, pool.top_documents(query, batch | {doc})) for doc, query in pairs], pool.texts
+        )
         for (doc, query), row in zip(pairs, rows, strict=True):
-            adds[doc][query] = pool.gaps(row, current_scores[positions[query]])
-        stale = {doc: [] for doc in candidates}
-        novelty = fading.now()
-        options = [_marginal_gain(pool, adds[doc], novelty.get(doc, math.nan), n_novelties) for doc in candidates]
-        best = max(range(len(candidates)), key=lambda at: (round(sum(options[at].values()), 12), -at))
+            improvements[doc][query] = pool.improvements(row, current_scores[positions[query]])
+        outdated_queries = {doc: [] for doc in candidates}
+        novelty = remaining_novelty.current()
+        options = [
+            _marginal_gain(pool, improvements[doc], novelty.get(doc, math.nan), n_novelties) for doc in candidates
+        ]
+        best = max(range(len(candidates)), key=lambda i: (round(sum(options[i].values()), 12), -i))
         marginal = sum(options[best].values())
         if marginal <= ROUNDING_TOLERANCE:
             break
@@ -328,27 +334,29 @@ def choose_batch(pool: CandidatePool, size: int, fading: RemainingNovelty) -> li
         total += marginal
         chosen.append(BatchStep(doc, marginal, total, options[best]))
         batch |= {doc}
-        fading.take(doc)
+        remaining_novelty.mark_known(doc)
         touched = set(queries_by_doc[doc])
         changed_queries = sorted(touched)
-        current_scores[[positions[query] for query in changed_queries]] = pool.values.of(
-            [(query, pool.kept(query, batch)) for query in changed_queries], pool.texts
+        current_scores[[positions[query] for query in changed_queries]] = pool.scorer.score(
+            [(query, pool.top_documents(query, batch)) for query in changed_queries], pool.texts
         )
-        stale = {document: [query for query in queries_by_doc[document] if query in touched] for document in candidates}
+        outdated_queries = {
+            document: [query for query in queries_by_doc[document] if query in touched] for document in candidates
+        }
     return chosen
 
 
 def _marginal_gain(
-    pool: CandidatePool, gaps: Mapping[str, Floats], novelty: float, n_novelties: int
+    pool: CandidatePool, improvements: Mapping[str, Floats], novelty: float, n_novelties: int
 ) -> dict[str, float]:
     """Return the weighted gain by term that a document adds to those taken.
 
     Its novelty is divided by the number of documents with a known novelty.
     """
     changes = pool.changes
-    rows = np.array(list(gaps.values())) if gaps else np.zeros((0, len(changes.names)))
+    rows = np.array(list(improvements.values())) if improvements else np.zeros((0, len(changes.names)))
     means = changes.mean(rows)
-    gains = {changes.names[at]: float(means[at] * changes.weights[at]) for at in pool.scored_terms}
+    gains = {changes.names[i]: float(means[i] * changes.weights[i]) for i in pool.scored_terms}
     if not math.isnan(novelty):
         gains[NOVELTY] = pool.novelty_weight * novelty / n_novelties
     return gains
@@ -364,12 +372,12 @@ class ChunkNovelty:
         self._highest = highest
         self._definition = document_minimums if definition == "least" else document_means
 
-    def now(self) -> Mapping[str, float]:
+    def current(self) -> Mapping[str, float]:
         """Return the current novelty of each document."""
         novelties = self._definition(chunk_novelties(self._highest), self._owner, len(self._ids))
         return dict(zip(self._ids, novelties.tolist(), strict=True))
 
-    def take(self, doc: str) -> None:
+    def mark_known(self, doc: str) -> None:
         """Add a document to those that are known."""
         vectors = self._vectors[self._owner == self._ids.index(doc)]
         if len(vectors):
@@ -379,9 +387,9 @@ class ChunkNovelty:
 class ShingleNovelty:
     """Novelty by the share of 3-word shingles that are not yet known.
 
-    >>> fading = ShingleNovelty([Document("a", "to be or not"), Document("b", "be or not")], [])
-    >>> fading.take("a")
-    >>> dict(fading.now())["b"]
+    >>> remaining_novelty = ShingleNovelty([Document("a", "to be or not"), Document("b", "be or not")], [])
+    >>> remaining_novelty.mark_known("a")
+    >>> dict(remaining_novelty.current())["b"]
     0.0
     """
 
@@ -392,13 +400,13 @@ class ShingleNovelty:
             shingle for document in known for shingle in shingles(document.whole) if shingle in added_shingles
         }
 
-    def now(self) -> Mapping[str, float]:
+    def current(self) -> Mapping[str, float]:
         """Return the share of each document that is new; NaN if it has no words."""
         return {
             name: len(shingle_set - self._known) / len(shingle_set) if shingle_set else math.nan
             for name, shingle_set in self._all.items()
         }
 
-    def take(self, doc: str) -> None:
+    def mark_known(self, doc: str) -> None:
         """Add a document to those that are known."""
         self._known |= self._all[doc]

@@ -48,17 +48,17 @@ class SnapshotChanges:
         """Indices of the terms with a value for at least one query."""
         return np.flatnonzero(self.n_scored).tolist()
 
-    def mean(self, gaps: Floats) -> Floats:
+    def mean(self, improvements: Floats) -> Floats:
         """Average changes by term over all queries with a value.
 
         Queries without a row count as 0.
         """
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.where(self.n_scored > 0, np.nansum(gaps, axis=0) / self.n_scored, math.nan))
+            return np.asarray(np.where(self.n_scored > 0, np.nansum(improvements, axis=0) / self.n_scored, math.nan))
 
-    def weighed(self, gaps: Floats) -> Floats:
+    def weigh(self, improvements: Floats) -> Floats:
         """Return each row's gain: the weighted sum of its terms, without NaN."""
-        return np.asarray(np.nansum(gaps * self.weights, axis=1))
+        return np.asarray(np.nansum(improvements * self.weights, axis=1))
 
     def total(self, means: Floats) -> float:
         """Return the weighted sum of term means; NaN if no term has a value."""
@@ -95,20 +95,20 @@ class SnapshotChanges:
             else math.nan
         )
 
-    def terms(self, confidence: float, why: Mapping[str, str]) -> list[GainTerm]:
+    def terms(self, confidence: float, reasons: Mapping[str, str]) -> list[GainTerm]:
         """Return each term with its interval, or the reason why it has no value."""
         ends = _mean_intervals(self.improvements, confidence)
         terms = []
-        for at, name in enumerate(self.names):
-            has_both = ~np.isnan(self.improvements[:, at])
+        for i, name in enumerate(self.names):
+            has_both = ~np.isnan(self.improvements[:, i])
             if not has_both.any():
-                reason = why.get(name, "no query has a value on both sides")
-                terms.append(GainTerm(name, float(self.weights[at]), math.nan, why=reason))
+                reason = reasons.get(name, "no query has a value on both sides")
+                terms.append(GainTerm(name, float(self.weights[i]), math.nan, why=reason))
                 continue
-            before, after = (float(values[has_both, at].mean()) for values in (self.before, self.after))
-            mean = float(self.improvements[has_both, at].mean())
-            low, high = ends[at]
-            terms.append(GainTerm(name, float(self.weights[at]), mean, low, high, before, after, int(has_both.sum())))
+            before, after = (float(values[has_both, i].mean()) for values in (self.before, self.after))
+            mean = float(self.improvements[has_both, i].mean())
+            low, high = ends[i]
+            terms.append(GainTerm(name, float(self.weights[i]), mean, low, high, before, after, int(has_both.sum())))
         return terms
 
     def changed_queries(
@@ -121,7 +121,7 @@ class SnapshotChanges:
 
         Terms with weight 0 count too.
         """
-        gains = self.weighed(self.improvements)
+        gains = self.weigh(self.improvements)
         rows = [
             row
             for row in range(len(self.queries))
@@ -147,10 +147,10 @@ def _mean_intervals(columns: Floats, confidence: float) -> list[tuple[float, flo
     """Compute an interval of the mean of each column; NaN for too few or equal values."""
     lows, highs = mean_intervals(columns, confidence)
     intervals = []
-    for at in range(columns.shape[1]):
-        values = columns[~np.isnan(columns[:, at]), at]
+    for i in range(columns.shape[1]):
+        values = columns[~np.isnan(columns[:, i]), i]
         has_interval = len(values) >= MIN_INTERVAL_VALUES and float(values.max() - values.min()) > ROUNDING_TOLERANCE
-        intervals.append((float(lows[at]), float(highs[at])) if has_interval else (math.nan, math.nan))
+        intervals.append((float(lows[i]), float(highs[i])) if has_interval else (math.nan, math.nan))
     return intervals
 
 

@@ -14,10 +14,10 @@ from ragauge.core.errors import BackendFailed
 from ragauge.core.protocols import Retriever
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.specs import Spec, parse_spec
+from ragauge.datasets.queries import self_documents
 from ragauge.files.workspace import cache_folder
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries, run_system
 from ragauge.runs.results import QueryResult
-from ragauge.runs.system_run import SystemRun
 from ragauge.systems.adapters import as_retriever
 from ragauge.systems.bm25 import BM25
 from ragauge.systems.builder import SystemBuilder
@@ -61,7 +61,7 @@ class SnapshotRunner:
         return parse_spec(self.system) if isinstance(self.system, str) else None
 
     @property
-    def exact(self) -> bool:
+    def is_removal_exact(self) -> bool:
         """Whether removing documents from a ranking is exact.
 
         If so, the result equals that of a system built without them. True if a document's score depends on that
@@ -73,15 +73,14 @@ class SnapshotRunner:
             spec is not None and spec.name == "dense" and (store.name if isinstance(store, Spec) else store) == "exact"
         )
 
-    def own(self, documents: Sequence[Document]) -> frozenset[str]:
+    def find_self_documents(self, documents: Sequence[Document]) -> frozenset[str]:
         """Return the queries that are documents themselves.
 
         Each is left out of its own ranking.
         """
-        data = Dataset("", documents, self.queries, self.judgments)
-        return SystemRun("", "", data, RunSettings(), {}, SystemBuilder([]), None).queries_in_corpus
+        return self_documents(Dataset("", documents, self.queries, self.judgments), self.queries)
 
-    def answers(self, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
+    def run_on_snapshot(self, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
         """Run the queries on the system built on these documents."""
 
         @asynccontextmanager
@@ -89,30 +88,30 @@ class SnapshotRunner:
             if not isinstance(self.system, str):
                 yield as_retriever(self.system(documents))
                 return
-            workshop = SystemBuilder(documents, cache=cache_folder())
+            builder = SystemBuilder(documents, cache=cache_folder())
             progress = scoped(self.progress, subject=name, action="embedding documents")
             try:
-                async with workshop.opened(self.system, progress) as retriever:
+                async with builder.open(self.system, progress) as retriever:
                     # Queries may run after this context ends, so the system is closed by the caller.
                     yield retriever
             finally:
-                closing.append(workshop.close)
+                closers.append(builder.close)
 
-        closing: list[Callable[[], None]] = []
+        closers: list[Callable[[], None]] = []
         try:
-            return self._run_queries(opened, self.own(documents), k, name)
+            return self._run_queries(opened, self.find_self_documents(documents), k, name)
         finally:
-            for system in closing:
-                system()
+            for close in closers:
+                close()
 
-    def live(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
+    def run_retriever(self, retriever: Any, documents: Sequence[Document], k: int, name: str) -> SnapshotResults:
         """Run the queries on a retriever given by the user."""
 
         @asynccontextmanager
         async def opened() -> AsyncIterator[Retriever]:
             yield as_retriever(retriever)
 
-        return self._run_queries(opened, self.own(documents), k, name)
+        return self._run_queries(opened, self.find_self_documents(documents), k, name)
 
     def _run_queries(
         self, opened: Callable[[], AbstractAsyncContextManager[Retriever]], self_ids: frozenset[str], k: int, name: str
@@ -153,51 +152,55 @@ class LeaveOneOutBM25:
     tokenized once, and all other words are replaced by one placeholder. This changes neither lengths nor scores.
     """
 
-    def __init__(self, shadow: SnapshotRunner, documents: Sequence[Document], k: int) -> None:
+    def __init__(self, runner: SnapshotRunner, documents: Sequence[Document], k: int) -> None:
         self._documents = documents
-        self._own = shadow.own(documents)
-        self._jobs = [QueryTask(query, text, 0) for query, text in shadow.queries.items()]
-        self._plan = RunSettings(k=k + bool(self._own), warmup=0)
+        self._self_ids = runner.find_self_documents(documents)
+        self._jobs = [QueryTask(query, text, 0) for query, text in runner.queries.items()]
+        self._plan = RunSettings(k=k + bool(self._self_ids), warmup=0)
         self._k = k
-        options = dict(shadow.spec.options) if shadow.spec else {}
+        options = dict(runner.spec.options) if runner.spec else {}
         tokenize = BM25([], **options)._words  # tokenized exactly as by the system itself
-        query_words = {word for text in shadow.queries.values() for word in tokenize(text)}
-        words_by_text: dict[str, list[str]] = {text: tokenize(text) for text in shadow.queries.values()}
+        query_words = {word for text in runner.queries.values() for word in tokenize(text)}
+        words_by_text: dict[str, list[str]] = {text: tokenize(text) for text in runner.queries.values()}
         for document in documents:
             words_by_text[document.whole] = [
                 word if word in query_words else OTHER_WORD for word in tokenize(document.whole)
             ]
 
-        class Cut(BM25):
+        class PretokenizedBM25(BM25):
             def _words(self, text: str) -> list[str]:
                 return words_by_text[text]
 
-        self._build: Callable[[Sequence[Document]], BM25] = lambda subset: Cut(subset, **options)
+        self._build: Callable[[Sequence[Document]], BM25] = lambda subset: PretokenizedBM25(subset, **options)
 
-    def answers(self, left_out: str) -> SnapshotResults:
+    def run_without(self, left_out: str) -> SnapshotResults:
         """Run the queries without this document."""
         retriever = self._build([document for document in self._documents if document.id != left_out])
         answers: list[QueryResult] = []
         run_queries(retriever, self._jobs, self._plan, answers.append)
-        return collect_rankings(answers, self._own, self._k)
+        return collect_rankings(answers, self._self_ids, self._k)
 
 
 def leave_one_out(
-    shadow: SnapshotRunner, documents: Sequence[Document], left_out: Sequence[str], k: int
+    runner: SnapshotRunner, documents: Sequence[Document], left_out: Sequence[str], k: int
 ) -> Iterator[tuple[str, SnapshotResults]]:
     """Yield some documents, each with the results of the system built without it.
 
     If the system cannot be built or every query fails, all queries are marked as failed.
     """
-    quick = LeaveOneOutBM25(shadow, documents, k) if shadow.spec is not None and shadow.spec.name == "bm25" else None
-    quiet = replace(shadow, progress=no_progress)
+    leave_one_out_bm25 = (
+        LeaveOneOutBM25(runner, documents, k) if runner.spec is not None and runner.spec.name == "bm25" else None
+    )
+    silent_runner = replace(runner, progress=no_progress)
     for done, name in enumerate(left_out):
-        shadow.progress(Progress("leaving out each document", done, len(left_out)))
-        if quick is not None:
-            yield name, quick.answers(name)
+        runner.progress(Progress("leaving out each document", done, len(left_out)))
+        if leave_one_out_bm25 is not None:
+            yield name, leave_one_out_bm25.run_without(name)
             continue
         try:
-            results = quiet.answers([document for document in documents if document.id != name], k, f"without {name}")
+            results = silent_runner.run_on_snapshot(
+                [document for document in documents if document.id != name], k, f"without {name}"
+            )
         except BackendFailed as error:
-            results = SnapshotResults({}, dict.fromkeys(shadow.queries, error.message))
+            results = SnapshotResults({}, dict.fromkeys(runner.queries, error.message))
         yield name, results

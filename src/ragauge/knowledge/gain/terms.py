@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,7 +24,7 @@ MAX_WEIGHT = 1e9
 """Largest absolute weight; larger ones would make sums lose precision."""
 
 
-def read_weights(term_weights: Mapping[str, float] | None, k: int, rules: Convention) -> dict[str, float]:
+def read_weights(term_weights: Mapping[str, float] | None, k: int, convention: Convention) -> dict[str, float]:
     """Return weights by canonical term name.
 
     By default a third for each of three terms. A measure with an optional cutoff and none given is cut at k. BadInput
@@ -37,7 +38,7 @@ def read_weights(term_weights: Mapping[str, float] | None, k: int, rules: Conven
         return dict.fromkeys((f"recall@{k}", CONTEXT_RECALL, NOVELTY), 1 / 3)
     weights: dict[str, float] = {}
     for text, weight in term_weights.items():
-        name = _canonical_term(text, k, rules)
+        name = _canonical_term(text, k, convention)
         if name in weights:
             raise BadInput(f"`{name}` has two weights", hint="give each term one weight")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
@@ -51,13 +52,13 @@ def read_weights(term_weights: Mapping[str, float] | None, k: int, rules: Conven
     return weights
 
 
-def _canonical_term(text: str, k: int, rules: Convention) -> str:
+def _canonical_term(text: str, k: int, convention: Convention) -> str:
     plain = text.strip().lower().replace("-", "_")
     if plain in (CONTEXT_RECALL, NOVELTY):
         return plain
     if plain.startswith(f"{CONTEXT_RECALL}@"):
         raise BadInput("context_recall has no cutoff: it uses the first k documents", hint="-k 5 -w context_recall=1")
-    measure = _check_averaged(parse_measure(text, rules))
+    measure = _check_averaged(parse_measure(text, convention))
     return str(replace(measure, cutoff=k) if measure.cutoff is None and measure.spec.cutoff == "rank?" else measure)
 
 
@@ -68,9 +69,9 @@ def _check_averaged(measure: Measure) -> Measure:
     return measure
 
 
-def ranking_measures(weights: Mapping[str, float], rules: Convention) -> list[Measure]:
+def ranking_measures(weights: Mapping[str, float], convention: Convention) -> list[Measure]:
     """Return the terms that are measures of rankings, in order."""
-    return [parse_measure(name, rules) for name in weights if name not in (CONTEXT_RECALL, NOVELTY)]
+    return [parse_measure(name, convention) for name in weights if name not in (CONTEXT_RECALL, NOVELTY)]
 
 
 class ContextRecallJudge:
@@ -85,8 +86,8 @@ class ContextRecallJudge:
         self.judge = ""
         """Name of the judge; empty before the first call."""
         self._judge_samples, self._queries, self._answers = judge_samples, queries, answers
-        self._why: dict[str, str] = {}
-        self._said: dict[str, None] = {}
+        self._reasons: dict[str, str] = {}
+        self._notes: dict[str, None] = {}
 
     def __call__(self, query_texts: Sequence[tuple[str, tuple[str, ...]]]) -> Floats:
         """Judge the samples and collect the notes."""
@@ -100,31 +101,33 @@ class ContextRecallJudge:
             return recalls
         judged_samples = self._judge_samples(samples)
         self.judge = judged_samples.judge
-        self._said.update(
+        self._notes.update(
             dict.fromkeys([*judged_samples.notes, *([judged_samples.stopped] if judged_samples.stopped else [])])
         )
-        for index, why in judged_samples.scores.unscored[CONTEXT_RECALL].items():
-            self._why.setdefault(query_texts[int(index)][0], why)
+        for index, reason in judged_samples.scores.unscored[CONTEXT_RECALL].items():
+            self._reasons.setdefault(query_texts[int(index)][0], reason)
         recalls[[int(sample.id) for sample in samples]] = judged_samples.scores.values[CONTEXT_RECALL]
         return recalls
 
-    def verdict(self, queries: Sequence[str], gaps: Floats, *, chat: bool) -> tuple[list[str], str]:
+    def summarise_unscored(self, queries: Sequence[str], improvements: Floats, *, chat: bool) -> tuple[list[str], str]:
         """Return the notes on both snapshots, and the reason if no query was scored.
 
         BackendFailed is raised if a `chat` model was requested and scored no query.
         """
-        able = [query for query in queries if query in self._answers]
-        scored_queries = {query for query, gap in zip(queries, gaps.tolist(), strict=True) if not math.isnan(gap)}
-        unscored = [query for query in able if query not in scored_queries]
+        answered = [query for query in queries if query in self._answers]
+        scored_queries = {
+            query for query, value in zip(queries, improvements.tolist(), strict=True) if not math.isnan(value)
+        }
+        unscored = [query for query in answered if query not in scored_queries]
         if not unscored:
-            return list(self._said), ""
-        first = next((self._why[query] for query in unscored if query in self._why), "it gave no number")
-        if len(unscored) < len(able):
-            note = f"{len(unscored):,} of {len(able):,} queries are unscored by the judge: {first}"
-            return [note, *self._said], ""
+            return list(self._notes), ""
+        first_reason = next((self._reasons[query] for query in unscored if query in self._reasons), "no score returned")
+        if len(unscored) < len(answered):
+            note = f"{len(unscored):,} of {len(answered):,} queries are unscored by the judge: {first_reason}"
+            return [note, *self._notes], ""
         if chat:
-            raise BackendFailed(f"the judge scored none of {len(able):,} queries on both sides: {first}")
-        return list(self._said), f"the judge scored no query on both sides: {first}"
+            raise BackendFailed(f"the judge scored none of {len(answered):,} queries on both sides: {first_reason}")
+        return list(self._notes), f"the judge scored no query on both sides: {first_reason}"
 
 
 DocumentRanking = tuple[str, ...]
@@ -150,7 +153,7 @@ class RankingScorer:
         judgments: Judgments,
         weights: Mapping[str, float],
         measures: Sequence[Measure],
-        count: RunMeasureFunction,
+        compute_measures: RunMeasureFunction,
         *,
         k: int,
         judge: RecallFunction | None = None,
@@ -158,8 +161,8 @@ class RankingScorer:
         self.names = [name for name in weights if name != NOVELTY]
         """Names of the terms that have a value per query."""
         self.weights = np.array([weights[name] for name in self.names])
-        less = {str(measure): measure.spec.lower_is_better for measure in measures}
-        self.signs = np.array([-1.0 if less.get(name) else 1.0 for name in self.names])
+        lower_is_better = {str(measure): measure.spec.lower_is_better for measure in measures}
+        self.signs = np.array([-1.0 if lower_is_better.get(name) else 1.0 for name in self.names])
         """-1 for terms with lower-is-better measures, 1 for the others."""
         cut = [measure for measure in measures if measure.cutoff is not None and measure.spec.cutoff != "level"]
         self.depth = max([k, *(int(measure.cutoff or 0) for measure in cut)])
@@ -170,13 +173,13 @@ class RankingScorer:
         """Names of the measures that cannot have a cutoff in ranks."""
         self._groups = [(depth, group) for depth, group in ((self.depth, cut), (k, uncut)) if group]
         """Depths and their measures; measures that cannot have a cutoff are computed at depth k."""
-        self._count = count
+        self._compute_measures = compute_measures
         self._judge = judge
         self._k = k
-        self._counted: dict[QueryVariant, Floats] = {}
+        self._cached_scores: dict[QueryVariant, Floats] = {}
         self._judged: dict[tuple[str, tuple[str, ...]], float] = {}
 
-    def of(self, variants: Sequence[QueryVariant], texts: Mapping[str, str]) -> Floats:
+    def score(self, variants: Sequence[QueryVariant], texts: Mapping[str, str]) -> Floats:
         """Score variants: one row per variant, one column per term.
 
         `texts` are the document texts of that snapshot.
@@ -186,9 +189,9 @@ class RankingScorer:
         if not cut:
             return scores
         if self._groups:
-            self._score_variants([variant for variant in dict.fromkeys(cut) if variant not in self._counted])
+            self._score_variants([variant for variant in dict.fromkeys(cut) if variant not in self._cached_scores])
             columns = [self.names.index(str(measure)) for _, group in self._groups for measure in group]
-            scores[:, columns] = [self._counted[variant] for variant in cut]
+            scores[:, columns] = [self._cached_scores[variant] for variant in cut]
         if self._judge is not None and CONTEXT_RECALL in self.names:
             judge_inputs = [(query, tuple(texts.get(doc, "") for doc in ranking[: self._k])) for query, ranking in cut]
             new_inputs = [variant for variant in dict.fromkeys(judge_inputs) if variant not in self._judged]
@@ -200,12 +203,12 @@ class RankingScorer:
     @property
     def computable_terms(self) -> list[int]:
         """Indices of the terms that can be computed for a new ranking."""
-        return [at for at, name in enumerate(self.names) if name != CONTEXT_RECALL or self._judge is not None]
+        return [i for i, name in enumerate(self.names) if name != CONTEXT_RECALL or self._judge is not None]
 
     def without_judge(self) -> RankingScorer:
         """Return a copy that no longer calls the judge but keeps its cached scores."""
-        scorer = object.__new__(RankingScorer)
-        scorer.__dict__.update(self.__dict__, _judge=None)
+        scorer = copy.copy(self)
+        scorer._judge = None
         return scorer
 
     def _score_variants(self, variants: Sequence[QueryVariant]) -> None:
@@ -222,14 +225,14 @@ class RankingScorer:
             source=all_judgments.source,
         )
         columns = [
-            self._count(
+            self._compute_measures(
                 judgments,
                 {key: _to_rank_scores(ranking[:depth]) for key, (_, ranking) in variants_by_key.items()},
                 group,
             )
             for depth, group in self._groups
         ]
-        self._counted.update(zip(variants, np.hstack(columns), strict=True))
+        self._cached_scores.update(zip(variants, np.hstack(columns), strict=True))
 
 
 def _to_rank_scores(ranking: DocumentRanking) -> dict[str, float]:

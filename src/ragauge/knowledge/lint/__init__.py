@@ -23,7 +23,7 @@ from ragauge.files.document_rows import custom_fields
 from ragauge.files.documents import find_rows_files
 from ragauge.files.serialization import settings_from
 from ragauge.knowledge.lint.checks import LINT_CHECKS
-from ragauge.knowledge.lint.evidence import Evidence, JudgmentRows, LintThresholds, TokenCounter
+from ragauge.knowledge.lint.lint_input import JudgmentRows, LintInput, LintThresholds, TokenCounter
 from ragauge.knowledge.lint.results import Lint
 from ragauge.runs.folder import provenance, utc_now
 from ragauge.runs.input_kinds import is_path
@@ -91,11 +91,11 @@ def lint(
         )
     judged, why = _judgment_rows(_find_judgments(corpus) if qrels is None else qrels, strict=qrels is not None)
     seconds = {"reading": time.perf_counter() - began}
-    evidence = Evidence(reading, thresholds, judged, counter, progress)
-    results = run_checks(chosen, evidence, {**absent, **({"judgments": why} if why else {})}, progress)
-    cached_values = vars(evidence)
+    lint_input = LintInput(reading, thresholds, judged, counter, progress)
+    results = run_checks(chosen, lint_input, {**absent, **({"judgments": why} if why else {})}, progress)
+    cached_values = vars(lint_input)
     counts = cached_values.get("token_counts")
-    sizes = {"characters": evidence.lengths, **({"tokens": counts} if counts is not None else {})}
+    sizes = {"characters": lint_input.lengths, **({"tokens": counts} if counts is not None else {})}
     return Lint(
         corpus=reading.name,
         documents=len(reading),
@@ -117,7 +117,7 @@ def _parse_languages(languages: str | Iterable[str] | None) -> tuple[str, ...]:
     texts = [languages] if isinstance(languages, str) else list(languages or ())
     codes = tuple(dict.fromkeys(part.strip().lower() for text in texts for part in text.split(",") if part.strip()))
     if codes:
-        from ragauge.knowledge.lint.evidence import known_languages
+        from ragauge.knowledge.lint.lint_input import known_languages
 
         known = known_languages()
         for code in codes:

@@ -9,19 +9,21 @@ from collections.abc import Mapping
 
 from ragauge.evaluation.checks import Check, Requirement
 from ragauge.knowledge.lint import checks_characters, checks_entries, checks_texts
-from ragauge.knowledge.lint.evidence import Evidence
+from ragauge.knowledge.lint.lint_input import LintInput
 
-DOCUMENTS = Requirement[Evidence]("documents", lambda evidence: len(evidence.corpus) > 0, "the corpus has no documents")
-AN_EMBEDDER = Requirement[Evidence](
+DOCUMENTS = Requirement[LintInput](
+    "documents", lambda lint_input: len(lint_input.corpus) > 0, "the corpus has no documents"
+)
+AN_EMBEDDER = Requirement[LintInput](
     "an embedder",
-    lambda evidence: evidence.tokens is not None,
+    lambda lint_input: lint_input.tokens is not None,
     "no embedder given; add --embedder minilm, or --tokenizer FILE --token-limit N",
 )
-JUDGMENTS = Requirement[Evidence](
-    "judgments", lambda evidence: bool(evidence.judgments), "no judgments given; add --qrels FILE"
+JUDGMENTS = Requirement[LintInput](
+    "judgments", lambda lint_input: bool(lint_input.judgments), "no judgments given; add --qrels FILE"
 )
 
-LINT_CHECKS: Mapping[str, Check[Evidence]] = {
+LINT_CHECKS: Mapping[str, Check[LintInput]] = {
     check.name: check
     for check in (
         Check("readable", "entries that cannot be read", checks_entries.check_readable),

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ragauge.core.errors import MissingExtra
 from ragauge.core.findings import Finding
 from ragauge.core.text import one_line
-from ragauge.knowledge.lint.evidence import MAX_EXAMPLES, MAX_EXCERPT_CHARS, Evidence, format_share
+from ragauge.knowledge.lint.lint_input import MAX_EXAMPLES, MAX_EXCERPT_CHARS, LintInput, format_share
 from ragauge.output.numbers import pluralise
 
 
@@ -81,12 +81,12 @@ MIN_BOILERPLATE_DOCUMENTS = 10
 """Minimum number of documents that contain a boilerplate line."""
 
 
-def check_characters(evidence: Evidence) -> Iterator[Finding]:
+def check_characters(lint_input: LintInput) -> Iterator[Finding]:
     """Find invisible, control and replacement characters.
 
     CHARACTER_KINDS says what is always a problem.
     """
-    reading = evidence.corpus
+    reading = lint_input.corpus
     unusual = [index for index, text in enumerate(reading.texts) if UNUSUAL_PATTERN.search(text)]
     clean = True
     for kind in CHARACTER_KINDS:
@@ -97,27 +97,33 @@ def check_characters(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             reading.name,
             kind.name,
-            kind.is_always_problem or evidence.many(len(matches)),
+            kind.is_always_problem or lint_input.reaches_problem_share(len(matches)),
             len(matches),
             f"{pluralise(len(matches), 'document')} with {kind.about}",
-            tuple(_character_excerpt(evidence, index, kind.pattern) for index in matches[:MAX_EXAMPLES]),
+            tuple(_character_excerpt(lint_input, index, kind.pattern) for index in matches[:MAX_EXAMPLES]),
             kind.effect,
             remedy=kind.remedy,
         )
     if clean:
-        yield Finding(reading.name, "characters", False, 0, "no control, invisible or replacement characters")
+        yield Finding(
+            reading.name,
+            "characters",
+            problem=False,
+            count=0,
+            message="no control, invisible or replacement characters",
+        )
 
 
-def _character_excerpt(evidence: Evidence, index: int, pattern: re.Pattern[str]) -> str:
-    text = evidence.corpus.texts[index]
+def _character_excerpt(lint_input: LintInput, index: int, pattern: re.Pattern[str]) -> str:
+    text = lint_input.corpus.texts[index]
     match = pattern.search(text)
     start = match.start() if match else 0
     code, name = f"U+{ord(text[start]):04X}", unicodedata.name(text[start], "").lower()
     excerpt = one_line(text[max(0, start - 15) : start + 15])
-    return one_line(f"{evidence.corpus.called(index)}: {f'{code} {name}'.strip()} in `{excerpt}`")
+    return one_line(f"{lint_input.corpus.called(index)}: {f'{code} {name}'.strip()} in `{excerpt}`")
 
 
-def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
+def check_mojibake(lint_input: LintInput) -> Iterator[Finding]:
     """Find texts that were decoded with the wrong encoding; always a problem.
 
     These are texts that ftfy can fix, and texts with C1 control characters, which stand for Windows dashes and quotes.
@@ -127,7 +133,7 @@ def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
         from ftfy.badness import badness
     except ImportError:
         raise MissingExtra("detecting wrong encodings", "knowledge") from None
-    reading = evidence.corpus
+    reading = lint_input.corpus
     repairs: list[tuple[int, str]] = []
     for index, text in enumerate(reading.texts):
         if text.isascii():
@@ -138,19 +144,25 @@ def check_mojibake(evidence: Evidence) -> Iterator[Finding]:
             if has_controls or (repaired != text and badness(repaired) < badness(text)):
                 repairs.append((index, repaired))
     if not repairs:
-        yield Finding(reading.name, "mojibake", False, 0, "no text seems to have been decoded with the wrong encoding")
+        yield Finding(
+            reading.name,
+            "mojibake",
+            problem=False,
+            count=0,
+            message="no text seems to have been decoded with the wrong encoding",
+        )
         return
     yield Finding(
         reading.name,
         "mojibake",
-        True,
-        len(repairs),
-        f"{pluralise(len(repairs), 'document')} decoded with the wrong encoding",
-        tuple(
+        problem=True,
+        count=len(repairs),
+        message=f"{pluralise(len(repairs), 'document')} decoded with the wrong encoding",
+        examples=tuple(
             one_line(f"{reading.called(index)}: {_encoding_difference(reading.texts[index], repaired)}")
             for index, repaired in repairs[:MAX_EXAMPLES]
         ),
-        "queries with the correct spelling do not match these words, and they split into more tokens",
+        effect="queries with the correct spelling do not match these words, and they split into more tokens",
         remedy="decode the source again with its actual encoding, or repair the texts with ftfy.fix_encoding",
     )
 
@@ -168,20 +180,20 @@ def _encoding_difference(before: str, after: str) -> str:
     return f"`{one_line(wrong, MAX_EXCERPT_CHARS // 2)}` should be `{one_line(right, MAX_EXCERPT_CHARS // 2)}`"
 
 
-def check_markup(evidence: Evidence) -> Iterator[Finding]:
+def check_markup(lint_input: LintInput) -> Iterator[Finding]:
     """Find remains of HTML.
 
     A problem if they are in at least `problem_share` of the documents, since a few may be about HTML.
     """
-    reading = evidence.corpus
+    reading = lint_input.corpus
     marked = [i for i, text in enumerate(reading.texts) if ("<" in text or "&" in text) and MARKUP_PATTERN.search(text)]
     if not marked:
-        yield Finding(reading.name, "markup", False, 0, "no HTML tags or entities")
+        yield Finding(reading.name, "markup", problem=False, count=0, message="no HTML tags or entities")
         return
     yield Finding(
         reading.name,
         "markup",
-        evidence.many(len(marked)),
+        lint_input.reaches_problem_share(len(marked)),
         len(marked),
         f"{pluralise(len(marked), 'document')} ({format_share(len(marked), len(reading))}) with HTML tags or entities",
         tuple(
@@ -194,16 +206,18 @@ def check_markup(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
+def check_boilerplate(lint_input: LintInput) -> Iterator[Finding]:
     """Find lines repeated in many documents; a problem in ten times `problem_share` of them."""
-    reading = evidence.corpus
+    reading = lint_input.corpus
     counts: Counter[int] = Counter()
     for text in reading.texts:
         counts.update({hash(line) for line in _long_lines(text)})
-    min_documents = max(MIN_BOILERPLATE_DOCUMENTS, 10 * evidence.thresholds.problem_share * len(reading))
+    min_documents = max(MIN_BOILERPLATE_DOCUMENTS, 10 * lint_input.thresholds.problem_share * len(reading))
     codes = {code: times for code, times in counts.most_common(MAX_EXAMPLES) if times >= min_documents}
     if not codes:
-        yield Finding(reading.name, "boilerplate", False, 0, "no line is repeated in many documents")
+        yield Finding(
+            reading.name, "boilerplate", problem=False, count=0, message="no line is repeated in many documents"
+        )
         return
     lines_by_code: dict[int, str] = {}
     for text in reading.texts:
@@ -216,15 +230,15 @@ def check_boilerplate(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         reading.name,
         "boilerplate",
-        True,
-        max_count,
-        f"one line is repeated in {max_count:,} of {pluralise(len(reading), 'document')}",
-        tuple(
+        problem=True,
+        count=max_count,
+        message=f"one line is repeated in {max_count:,} of {pluralise(len(reading), 'document')}",
+        examples=tuple(
             f"`{one_line(lines_by_code[code], MAX_EXCERPT_CHARS)}` in {times:,}"
             for code, times in codes.items()
             if code in lines_by_code
         ),
-        "shared text does not distinguish documents and makes their vectors more similar",
+        effect="shared text does not distinguish documents and makes their vectors more similar",
         remedy="remove headers, footers and notices before embedding",
     )
 

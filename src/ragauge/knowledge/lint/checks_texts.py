@@ -13,11 +13,11 @@ from ragauge.core.protocols import Embedder
 from ragauge.core.records import Ints
 from ragauge.core.text import one_line
 from ragauge.datasets import corpus_checks
-from ragauge.knowledge.lint.evidence import (
+from ragauge.knowledge.lint.lint_input import (
     MAX_EXAMPLES,
     MAX_EXCERPT_CHARS,
     UNKNOWN_LANGUAGE,
-    Evidence,
+    LintInput,
     TokenCounter,
     format_share,
 )
@@ -30,61 +30,63 @@ MAX_GROUPS_SHOWN = 4
 """Maximum number of duplicate groups shown."""
 
 
-def check_duplicates(evidence: Evidence) -> Iterator[Finding]:
+def check_duplicates(lint_input: LintInput) -> Iterator[Finding]:
     """Find documents with equal text.
 
     Case, compatibility forms and white space are ignored. A problem if the redundant ones are at least
     `problem_share` of all.
     """
-    groups, _ = evidence.exact_duplicates
-    total = len(evidence.corpus)
+    groups, _ = lint_input.exact_duplicates
+    total = len(lint_input.corpus)
     if not groups:
-        yield Finding(evidence.corpus.name, "duplicates", False, 0, "no two documents have the same text")
+        yield Finding(
+            lint_input.corpus.name, "duplicates", problem=False, count=0, message="no two documents have the same text"
+        )
         return
     more = sum(map(len, groups)) - len(groups)
     yield Finding(
-        evidence.corpus.name,
+        lint_input.corpus.name,
         "duplicates",
-        evidence.many(more),
+        lint_input.reaches_problem_share(more),
         more,
         f"{more:,} of {pluralise(total, 'document')} ({format_share(more, total)}) repeat the text of another, "
         f"in {pluralise(len(groups), 'group')}",
-        tuple(_format_group(evidence, group, "=") for group in groups[:MAX_GROUPS_SHOWN]),
+        tuple(_format_group(lint_input, group, "=") for group in groups[:MAX_GROUPS_SHOWN]),
         f"{pluralise(more, 'redundant vector')}; duplicates take adjacent ranks and displace other documents",
         remedy="keep one document per text",
     )
 
 
-def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
+def check_near_duplicates(lint_input: LintInput) -> Iterator[Finding]:
     """Find documents that share at least `near_duplicate` of their 3-word shingles with another.
 
     Exact duplicates are not reported again. A problem if the redundant ones are at least five times `problem_share` of
     all, because similar texts may still differ in content.
     """
-    groups, empty = evidence.exact_duplicates
-    total, min_jaccard = len(evidence.corpus), evidence.thresholds.near_duplicate
+    groups, empty = lint_input.exact_duplicates
+    total, min_jaccard = len(lint_input.corpus), lint_input.thresholds.near_duplicate
     reported = {index for group in groups for index in group[1:]} | set(empty)
     remaining = [index for index in range(total) if index not in reported]
     duplicates = corpus_checks.find_near_duplicates(
-        [evidence.corpus.texts[index] for index in remaining], min_jaccard, evidence.progress
+        [lint_input.corpus.texts[index] for index in remaining], min_jaccard, lint_input.progress
     )
     rule = f"Jaccard {min_jaccard:g} or more of 3-word shingles"
     if not duplicates:
         message = f"no near-duplicates ({rule})"
-        yield Finding(evidence.corpus.name, "near duplicates", False, 0, message)
+        yield Finding(lint_input.corpus.name, "near duplicates", problem=False, count=0, message=message)
         return
     duplicates.sort(key=lambda duplicate: (-len(duplicate.positions), -duplicate.similarity))
     surplus = sum(len(duplicate.positions) - 1 for duplicate in duplicates)
     yield Finding(
-        evidence.corpus.name,
+        lint_input.corpus.name,
         "near duplicates",
-        surplus >= 5 * evidence.thresholds.problem_share * total,
+        surplus >= 5 * lint_input.thresholds.problem_share * total,
         surplus,
         f"{surplus:,} of {pluralise(total, 'document')} ({format_share(surplus, total)}) are near-duplicates ({rule}), "
         f"in {pluralise(len(duplicates), 'group')}",
         tuple(
-            f"{_format_group(evidence, [remaining[i] for i in duplicate.positions], '~')} at {duplicate.similarity:.2f}"
-            for duplicate in duplicates[:MAX_GROUPS_SHOWN]
+            f"{_format_group(lint_input, [remaining[i] for i in group.positions], '~')} at {group.similarity:.2f}"
+            for group in duplicates[:MAX_GROUPS_SHOWN]
         ),
         "near-duplicates displace other documents in rankings; if they contradict each other, an answer may cite the "
         "outdated one",
@@ -92,8 +94,8 @@ def check_near_duplicates(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def _format_group(evidence: Evidence, group: list[int], sign: str) -> str:
-    names = [evidence.corpus.ids[i] or evidence.corpus.locations[i] for i in group[:3]]
+def _format_group(lint_input: LintInput, group: list[int], sign: str) -> str:
+    names = [lint_input.corpus.ids[i] or lint_input.corpus.locations[i] for i in group[:3]]
     more = f" {sign} {len(group) - 3:,} more" if len(group) > 3 else ""
     return one_line(f" {sign} ".join(names)) + more
 
@@ -102,21 +104,27 @@ MAX_LANGUAGES_SHOWN = 8
 """Maximum number of languages shown."""
 
 
-def check_language(evidence: Evidence) -> Iterator[Finding]:
+def check_language(lint_input: LintInput) -> Iterator[Finding]:
     """Find documents in another language than most, or than the allowed ones.
 
     A problem if they are at least `problem_share` of all, or if there are any and allowed languages are given.
     """
-    reading, allowed = evidence.corpus, evidence.thresholds.languages
-    counts = evidence.by_language
+    reading, allowed = lint_input.corpus, lint_input.thresholds.languages
+    counts = lint_input.by_language
     identified = [count for count in counts if count != UNKNOWN_LANGUAGE]
     if not identified:
-        yield Finding(reading.name, "language", False, 0, "no document is long enough to identify its language")
+        yield Finding(
+            reading.name,
+            "language",
+            problem=False,
+            count=0,
+            message="no document is long enough to identify its language",
+        )
         return
     expected = set(allowed) or {identified[0]}
     indices = [
         index
-        for index, language in enumerate(evidence.languages)
+        for index, language in enumerate(lint_input.languages)
         if language not in expected and language != UNKNOWN_LANGUAGE
     ]
     unknown = (
@@ -127,9 +135,9 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(
             reading.name,
             "language",
-            False,
-            0,
-            f"all in one language: {counts_text}{unknown}"
+            problem=False,
+            count=0,
+            message=f"all in one language: {counts_text}{unknown}"
             if len(identified) == 1
             else f"only allowed languages: {counts_text}{unknown}",
         )
@@ -138,12 +146,14 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         reading.name,
         "language",
-        bool(allowed) or evidence.many(len(indices)),
+        bool(allowed) or lint_input.reaches_problem_share(len(indices)),
         len(indices),
         f"{len(indices):,} of {pluralise(len(reading), 'document')} are not in {' or '.join(sorted(expected))} but in "
         f"{join_names([f'{language} ({counts[language]:,})' for language in other_languages])}{unknown}",
         tuple(
-            one_line(f"{reading.called(i)}, {evidence.languages[i]}: `{one_line(reading.texts[i], MAX_EXCERPT_CHARS)}`")
+            one_line(
+                f"{reading.called(i)}, {lint_input.languages[i]}: `{one_line(reading.texts[i], MAX_EXCERPT_CHARS)}`"
+            )
             for i in indices[:MAX_EXAMPLES]
         ),
         "a monolingual embedder represents other languages poorly, and BM25 matches none of their words",
@@ -154,20 +164,22 @@ def check_language(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def check_tiny(evidence: Evidence) -> Iterator[Finding]:
+def check_tiny(lint_input: LintInput) -> Iterator[Finding]:
     """Find texts with fewer than `min_chars` characters.
 
     A problem if they are at least `problem_share` of all.
     """
-    reading, min_chars = evidence.corpus, evidence.thresholds.min_chars
-    indices = np.flatnonzero((evidence.lengths > 0) & (evidence.lengths < min_chars)).tolist()
+    reading, min_chars = lint_input.corpus, lint_input.thresholds.min_chars
+    indices = np.flatnonzero((lint_input.lengths > 0) & (lint_input.lengths < min_chars)).tolist()
     if not indices:
-        yield Finding(reading.name, "tiny", False, 0, f"no text has fewer than {min_chars:,} characters")
+        yield Finding(
+            reading.name, "tiny", problem=False, count=0, message=f"no text has fewer than {min_chars:,} characters"
+        )
         return
     yield Finding(
         reading.name,
         "tiny",
-        evidence.many(len(indices)),
+        lint_input.reaches_problem_share(len(indices)),
         len(indices),
         f"{len(indices):,} of {pluralise(len(reading), 'document')} have fewer than {min_chars:,} characters",
         tuple(
@@ -179,25 +191,27 @@ def check_tiny(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def check_giant(evidence: Evidence) -> Iterator[Finding]:
+def check_giant(lint_input: LintInput) -> Iterator[Finding]:
     """Find texts with more than `max_chars` characters.
 
     A problem if they are at least `problem_share` of all.
     """
-    reading, max_chars = evidence.corpus, evidence.thresholds.max_chars
-    indices = np.flatnonzero(evidence.lengths > max_chars)
-    indices = indices[np.argsort(-evidence.lengths[indices], kind="stable")]
+    reading, max_chars = lint_input.corpus, lint_input.thresholds.max_chars
+    indices = np.flatnonzero(lint_input.lengths > max_chars)
+    indices = indices[np.argsort(-lint_input.lengths[indices], kind="stable")]
     if not len(indices):
-        yield Finding(reading.name, "giant", False, 0, f"no text has more than {max_chars:,} characters")
+        yield Finding(
+            reading.name, "giant", problem=False, count=0, message=f"no text has more than {max_chars:,} characters"
+        )
         return
     yield Finding(
         reading.name,
         "giant",
-        evidence.many(len(indices)),
+        lint_input.reaches_problem_share(len(indices)),
         len(indices),
         f"{len(indices):,} of {pluralise(len(reading), 'document')} have more than {max_chars:,} characters",
         tuple(
-            one_line(f"{reading.called(i)}: {pluralise(int(evidence.lengths[i]), 'character')}")
+            one_line(f"{reading.called(i)}: {pluralise(int(lint_input.lengths[i]), 'character')}")
             for i in indices[:MAX_EXAMPLES].tolist()
         ),
         "one vector represents several topics, and most embedders read only the beginning",
@@ -205,19 +219,19 @@ def check_giant(evidence: Evidence) -> Iterator[Finding]:
     )
 
 
-def check_tokens(evidence: Evidence) -> Iterator[Finding]:
+def check_tokens(lint_input: LintInput) -> Iterator[Finding]:
     """Find texts longer than the embedder's limit.
 
     A problem if they or the lost tokens reach `problem_share`.
     """
-    reading, counter = evidence.corpus, evidence.tokens
+    reading, counter = lint_input.corpus, lint_input.tokens
     if counter is None:
         raise MissingEvidence("no token counter")
-    counts, limit = evidence.token_counts, counter.limit
+    counts, limit = lint_input.token_counts, counter.limit
     total = int(counts.sum())
     if limit is None:
         message = f"{counter.name} has no token limit ({pluralise(total, 'token')} in all)"
-        yield Finding(reading.name, "tokens", False, 0, message)
+        yield Finding(reading.name, "tokens", problem=False, count=0, message=message)
         return
     rows = np.flatnonzero(counts > limit)
     if not len(rows):
@@ -225,7 +239,7 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
         message = (
             f"no text is truncated: the limit of {counter.name} is {limit:,} tokens, the longest text has {longest:,}"
         )
-        yield Finding(reading.name, "tokens", False, 0, message)
+        yield Finding(reading.name, "tokens", problem=False, count=0, message=message)
         return
     rows = rows[np.argsort(-counts[rows], kind="stable")]
     excess = counts[rows] - limit
@@ -233,7 +247,7 @@ def check_tokens(evidence: Evidence) -> Iterator[Finding]:
     yield Finding(
         reading.name,
         "tokens",
-        evidence.many(len(rows)) or lost >= evidence.thresholds.problem_share * total,
+        lint_input.reaches_problem_share(len(rows)) or lost >= lint_input.thresholds.problem_share * total,
         len(rows),
         f"{len(rows):,} of {pluralise(len(reading), 'document')} ({format_share(len(rows), len(reading))}) exceed "
         f"the {limit:,}-token limit of {counter.name}",

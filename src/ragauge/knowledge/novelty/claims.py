@@ -50,7 +50,7 @@ async def judge_claims(
     texts = {index: _claim_texts(extracted[index]) for index in range(len(chunks)) if not extracted[index].unscored}
     all_texts = [text for index in texts for text in texts[index]]
     nearest = iter(search(all_texts).tolist() if all_texts and len(known) else [[]] * len(all_texts))
-    sources_of = {index: dict.fromkeys(at for _ in claims for at in next(nearest)) for index, claims in texts.items()}
+    sources_of = {index: dict.fromkeys(i for _ in claims for i in next(nearest)) for index, claims in texts.items()}
 
     async def judge_chunk(index: int) -> None:
         if index in texts:
@@ -62,10 +62,10 @@ async def judge_claims(
 
     async def _judge_texts(index: int, claims: Sequence[str], indices: Sequence[int]) -> list[DocumentClaim]:
         claim_texts = {claim_id(ANSWER, i): text for i, text in enumerate(claims, 1)}
-        sources = {chunk_id(i): known.text(at) for i, at in enumerate(indices, 1)}
+        sources = {chunk_id(i): known.text(index) for i, index in enumerate(indices, 1)}
         if not sources:
             return [DocumentClaim(text, NEW, why="the known corpus is empty") for text in claims]
-        names = {chunk_id(i): known.name(at) for i, at in enumerate(indices, 1)}
+        names = {chunk_id(i): known.name(index) for i, index in enumerate(indices, 1)}
         verdicts = (
             await judge.answer(JudgeTask("support", _chunk_name(chunks, index), claim_texts, sources))
             if claim_texts

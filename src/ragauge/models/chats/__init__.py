@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragauge.core import plugins
-from ragauge.core.errors import BadInput, UnknownName, guess_first, suggest_name
+from ragauge.core.errors import BadInput, UnknownName, add_suggestion, suggest_name
 from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import Chat
 from ragauge.core.secrets import redact_url
@@ -29,13 +29,13 @@ def open_chat(text: str, options: Mapping[str, Any] | None = None) -> Chat:
     if match is None:
         raise BadInput(
             f"unknown chat `{redact_chat_name(text)}`",
-            hint=guess_first(_suggest_chat_name(text), f"choose one of lexical, {CHAT_NAME_EXAMPLES}"),
+            hint=add_suggestion(_suggest_chat_name(text), f"choose one of lexical, {CHAT_NAME_EXAMPLES}"),
         )
     kind, model_or_file = match["kind"], match["what"] or ""
     if kind not in (named := plugins.plugin_names("chats")):
         named = ["lexical", *named]
         choices = f"choose one of {', '.join(named)}"
-        hint = choices if suggest_name(kind, named) else guess_first(_suggest_chat_name(text), choices)
+        hint = choices if suggest_name(kind, named) else add_suggestion(_suggest_chat_name(text), choices)
         raise UnknownName("chat", kind, named, hint=hint)
     factory = plugins.load_plugin("chats", kind)
     arguments = dict(options or {})

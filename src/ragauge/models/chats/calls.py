@@ -15,6 +15,7 @@ from ragauge.compute.event_loops import run_in_thread
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, error_summary
 from ragauge.core.protocols import Chat, Message, Reply, close_if_possible
 from ragauge.core.secrets import redact_data
+from ragauge.core.settings import Above, AtLeast, check_int, check_number
 
 MAX_CHAT_ERROR_CHARS = 500
 """Maximum number of characters of an error message of a user-supplied chat model."""
@@ -57,8 +58,8 @@ class AdaptedChat:
         """Send one request and return the reply.
 
         `complete` of some chat models makes several requests, to find the format that an endpoint accepts. They also
-        have `request`, which makes one request and raises BackendFailed with `adapted` if another one is needed. It is
-        used if available, because limits count requests.
+        have `request`, which makes one request and raises BackendFailed with `needs_other_format` if another one is
+        needed. It is used if available, because limits count requests.
         """
         return await self._call(getattr(self.chat, "request", self.chat.complete), messages, schema)
 
@@ -98,11 +99,10 @@ async def attempt_request(
         raise
     except TimeoutError as error:
         message = f"no reply within {limit:.3g} s" if scope.expired() else f"TimeoutError: {error}"
-        failure = BackendFailed(message, passing=True)
-        failure.unanswered = True
+        failure = BackendFailed(message, is_temporary=True, has_unknown_cost=True)
     except Exception as error:  # A user-supplied chat model may raise any exception.
         message = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_CHAT_ERROR_CHARS)
-        failure = BackendFailed(message, passing=isinstance(error, OSError))
+        failure = BackendFailed(message, is_temporary=isinstance(error, OSError))
     raise failure
 
 
@@ -122,31 +122,31 @@ RandomSource = Callable[[], float]
 class AdaptiveConcurrency:
     """Slots for concurrent calls in one event loop, in order of arrival; retries go first."""
 
-    def __init__(self, max_slots: int, *, pause: float = 0.5, chance: RandomSource = random.random) -> None:
-        self.most = max_slots
+    def __init__(self, max_slots: int, *, pause: float = 0.5, random_source: RandomSource = random.random) -> None:
+        self.max_slots = max_slots
         self.limit = float(max_slots)
         """Number of calls allowed at a time now; at least 1."""
-        self.busy = 0
+        self.n_active = 0
         """Number of calls in progress."""
         self._pause = pause
-        self._chance = chance
-        self._until = 0.0
+        self._random_source = random_source
+        self._paused_until = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._round = 0
+        self._n_slow_downs = 0
         """Number of slow-downs. Failures of calls that began before the last slow-down are ignored."""
-        self._in_a_row = 0
-        self._end: Callable[[], Exception] | None = None
+        self._n_consecutive_slow_downs = 0
+        self._make_closed_error: Callable[[], Exception] | None = None
         """Returns the exception for new and waiting calls once the slots are closed."""
 
     async def enter(self, *, is_retry: bool = False) -> int:
-        """Wait for a slot and return the number of slow-downs, for `overloaded`."""
+        """Wait for a slot and return the number of slow-downs, for `record_overload`."""
         loop = asyncio.get_running_loop()
         if (closed_error := self._closed_error()) is not None:
             raise closed_error
         if self._can_start(loop) and (is_retry or not self._waiting):
-            self.busy += 1
-            return self._round
+            self.n_active += 1
+            return self._n_slow_downs
         slot: asyncio.Future[None] = loop.create_future()
         if is_retry:
             self._waiting.appendleft(slot)
@@ -162,55 +162,55 @@ class AdaptiveConcurrency:
         if (closed_error := self._closed_error()) is not None:
             self.leave()
             raise closed_error
-        return self._round
+        return self._n_slow_downs
 
     def leave(self) -> None:
         """Release the slot."""
-        self.busy -= 1
+        self.n_active -= 1
         self._start_waiting()
 
-    def shut(self, why: Callable[[], Exception]) -> None:
-        """Refuse all waiting and future calls with the exception that `why` returns."""
-        self._end = why
+    def close(self, make_error: Callable[[], Exception]) -> None:
+        """Refuse all waiting and future calls with the exception that `make_error` returns."""
+        self._make_closed_error = make_error
         while self._waiting:
             slot = self._waiting.popleft()
             if not slot.done():
-                self.busy += 1  # Released by enter(), which raises.
+                self.n_active += 1  # Released by enter(), which raises.
                 slot.set_result(None)
 
-    def well(self) -> None:
+    def record_success(self) -> None:
         """Record a successful reply; a full round of them raises the limit by one."""
-        self._in_a_row = 0
-        if self.limit < self.most:
-            self.limit = min(float(self.most), self.limit + 1 / self.limit)
+        self._n_consecutive_slow_downs = 0
+        if self.limit < self.max_slots:
+            self.limit = min(float(self.max_slots), self.limit + 1 / self.limit)
             self._start_waiting()
 
-    def overloaded(self, entered: int, after: float | None) -> None:
-        """Record an overload: halve the limit and pause for `after` or random seconds.
+    def record_overload(self, n_slow_downs_at_entry: int, retry_after_s: float | None) -> None:
+        """Record an overload: halve the limit and pause for `retry_after_s` or random seconds.
 
-        `entered` is what `enter` returned for the call.
+        `n_slow_downs_at_entry` is what `enter` returned for the call.
         """
-        if entered == self._round:
-            self._round += 1
-            self._in_a_row += 1
+        if n_slow_downs_at_entry == self._n_slow_downs:
+            self._n_slow_downs += 1
+            self._n_consecutive_slow_downs += 1
             self.limit = max(1.0, self.limit / 2)
-            if after is None:
-                longest = min(MAX_PAUSE_S, self._pause * 2.0 ** (self._in_a_row - 1))
-                self.hold(longest * (0.5 + 0.5 * self._chance()))
-        if after is not None:
+            if retry_after_s is None:
+                longest = min(MAX_PAUSE_S, self._pause * 2.0 ** (self._n_consecutive_slow_downs - 1))
+                self.pause(longest * (0.5 + 0.5 * self._random_source()))
+        if retry_after_s is not None:
             # Other clients were probably given the same time: add a random part.
-            self.hold(after + self._pause * self._chance())
+            self.pause(retry_after_s + self._pause * self._random_source())
 
-    def hold(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Start no calls for a number of seconds."""
         if seconds > 0:
-            self._until = max(self._until, asyncio.get_running_loop().time() + seconds)
+            self._paused_until = max(self._paused_until, asyncio.get_running_loop().time() + seconds)
 
     def _closed_error(self) -> Exception | None:
-        return None if self._end is None else self._end()
+        return None if self._make_closed_error is None else self._make_closed_error()
 
     def _can_start(self, loop: asyncio.AbstractEventLoop) -> bool:
-        return self.busy < int(self.limit) and loop.time() >= self._until
+        return self.n_active < int(self.limit) and loop.time() >= self._paused_until
 
     def _start_waiting(self) -> None:
         if not self._waiting:
@@ -219,12 +219,12 @@ class AdaptiveConcurrency:
         while self._waiting and self._can_start(loop):
             slot = self._waiting.popleft()
             if not slot.done():  # The waiting call may have been cancelled.
-                self.busy += 1
+                self.n_active += 1
                 slot.set_result(None)
-        if self._waiting and loop.time() < self._until:
+        if self._waiting and loop.time() < self._paused_until:
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_at(self._until, self._start_after_pause)
+            self._timer = loop.call_at(self._paused_until, self._start_after_pause)
 
     def _start_after_pause(self) -> None:
         self._timer = None
@@ -302,54 +302,51 @@ class ChatCaller:
         patience: float = 600.0,
         retries: int = 5,
         pause: float = 0.5,
-        chance: RandomSource = random.random,
+        random_source: RandomSource = random.random,
     ) -> None:
-        if concurrency < 1:
-            raise BadInput(f"concurrency must be at least 1, got {concurrency}")
-        if retries < 0:
-            raise BadInput(f"retries must be at least 0, got {retries}")
-        for name, seconds in (("time-out", timeout), ("patience", patience)):
-            if seconds is not None and not seconds > 0:
-                raise BadInput(f"the {name} is {seconds:g} seconds")
-        if not pause >= 0:
-            raise BadInput(f"the pause before a retry is {pause:g} seconds")
+        check_int("concurrency", concurrency)
+        check_int("retries", retries, 0)
+        if timeout is not None:
+            check_number("timeout", timeout, Above(0))
+        check_number("patience", patience, Above(0))
+        check_number("pause", pause, AtLeast(0))
         self.chat = chat
         self._adapted = AdaptedChat(chat)
-        self.pace = AdaptiveConcurrency(concurrency, pause=pause, chance=chance)
+        self.slots = AdaptiveConcurrency(concurrency, pause=pause, random_source=random_source)
         self._timeout = timeout
         self._patience = patience
         self._retries = retries
         self._pause = pause
-        self._chance = chance
+        self._random_source = random_source
 
     async def call(
         self,
         messages: Sequence[Message],
         schema: Mapping[str, Any] | None = None,
-        account: RequestCounter | None = None,
+        counter: RequestCounter | None = None,
     ) -> ChatCallResult:
         """Call the chat model and return the reply with its time and attempts.
 
-        BackendFailed is raised if there is none; `final` means that every other call will fail too. Each request is
-        counted by `account`: those in formats that the endpoint refuses, and retries. If a limit allows no first
-        request, `BudgetReached` is raised; if it allows no retry, the last failure.
+        BackendFailed is raised if there is none; `fails_all_calls` means that every other call will fail too. Each
+        request is counted by `counter`: those in formats that the endpoint refuses, and retries. If a limit allows no
+        first request, `BudgetReached` is raised; if it allows no retry, the last failure.
         """
-        account = account or UnlimitedRequests()
+        counter = counter or UnlimitedRequests()
         failure: BackendFailed | None = None
         loop = asyncio.get_running_loop()
-        entered = await self.pace.enter()
+        entered = await self.slots.enter()
         deadline = loop.time() + self._patience
         seconds, counted, formats = 0.0, 0, 0
         totals = _RequestTotals()
         while True:
             began = loop.time()
             try:
-                account.begin()
+                counter.begin()
                 totals = totals._replace(attempts=totals.attempts + 1)
                 reply = await self._attempt_within(messages, schema, deadline - began)
-                self.pace.well()
+                self.slots.record_success()
                 # A longer pause would block all calls without a message; the next reply reports the limit again.
-                self.pace.hold(min(reply.hold, self._patience))
+                self.slots.pause(min(reply.hold, self._patience))
                 return ChatCallResult(reply, seconds + loop.time() - began, *totals)
             except BudgetReached as limit:
                 if failure is None:
@@ -357,25 +354,27 @@ class ChatCaller:
                 raise _build_last_failure(failure, totals, str(limit)) from None
             except BackendFailed as error:
                 failure = error
-                account.fail(failure)
+                counter.fail(failure)
                 totals = totals.and_spent(failure)
-                if failure.final or self._is_wait_too_long(failure, deadline - loop.time()):
+                if failure.fails_all_calls or self._is_wait_too_long(failure, deadline - loop.time()):
                     # Close before the slot is released: the waiting calls would fail in the same way.
-                    self.pace.shut(partial(_build_last_failure, failure, _RequestTotals(), final=True))
-                elif failure.passing and failure.busy:
-                    self.pace.overloaded(entered, failure.after)
+                    self.slots.close(partial(_build_last_failure, failure, _RequestTotals(), fails_all_calls=True))
+                elif failure.is_temporary and failure.is_overload:
+                    self.slots.record_overload(entered, failure.retry_after_s)
             finally:
-                self.pace.leave()
+                self.slots.leave()
             seconds += loop.time() - began
-            formats += failure.adapted
-            counted += not failure.busy and not failure.adapted
+            formats += failure.needs_other_format
+            counted += not failure.is_overload and not failure.needs_other_format
             time_left = deadline - loop.time()
             if self._is_wait_too_long(failure, time_left):
-                raise _build_last_failure(failure, totals, f"the server asks to wait {failure.after:.0f} s", final=True)
-            can_retry = failure.passing or failure.adapted
+                raise _build_last_failure(
+                    failure, totals, f"the server asks to wait {failure.retry_after_s:.0f} s", fails_all_calls=True
+                )
+            can_retry = failure.is_temporary or failure.needs_other_format
             if (
                 not can_retry
-                or failure.final
+                or failure.fails_all_calls
                 or counted > self._retries
                 or formats > MAX_REFUSED_FORMATS
                 or time_left <= 0
@@ -383,9 +382,9 @@ class ChatCaller:
                 raise _build_last_failure(failure, totals)
             try:
                 async with asyncio.timeout(time_left):
-                    if not failure.busy and not failure.adapted:
+                    if not failure.is_overload and not failure.needs_other_format:
                         await asyncio.sleep(self._retry_delay(failure, counted))
-                    entered = await self.pace.enter(is_retry=True)
+                    entered = await self.slots.enter(is_retry=True)
             except TimeoutError:
                 raise _build_last_failure(failure, totals, f"within {self._patience:g} s") from None
 
@@ -397,16 +396,16 @@ class ChatCaller:
         )
 
     def _is_wait_too_long(self, failure: BackendFailed, time_left: float) -> bool:
-        return failure.passing and failure.after is not None and failure.after > time_left
+        return failure.is_temporary and failure.retry_after_s is not None and failure.retry_after_s > time_left
 
     def _retry_delay(self, failure: BackendFailed, counted: int) -> float:
         """Return a random pause in seconds.
 
         Its upper limit doubles with each retry, so that calls that failed together are not repeated together.
         """
-        if failure.after is not None:
-            return failure.after + self._pause * self._chance()
-        return min(MAX_PAUSE_S, self._pause * 2.0 ** (counted - 1)) * self._chance()
+        if failure.retry_after_s is not None:
+            return failure.retry_after_s + self._pause * self._random_source()
+        return min(MAX_PAUSE_S, self._pause * 2.0 ** (counted - 1)) * self._random_source()
 
     async def close(self) -> None:
         """Close the chat model if it has a `close` method."""
@@ -414,18 +413,18 @@ class ChatCaller:
 
 
 def _build_last_failure(
-    failure: BackendFailed, totals: _RequestTotals, why: str = "", *, final: bool = False
+    failure: BackendFailed, totals: _RequestTotals, reason: str = "", *, fails_all_calls: bool = False
 ) -> BackendFailed:
     """Return the last failure with the number of attempts."""
     attempts_text = f"{totals.attempts} attempts" if totals.attempts > 1 else ""
-    details = ", ".join(filter(None, [attempts_text, why]))
+    details = ", ".join(filter(None, [attempts_text, reason]))
     last = BackendFailed(
         f"{failure.message} ({details})" if details else failure.message,
         hint=failure.hint,
-        passing=failure.passing,
-        after=failure.after,
-        final=final or failure.final,
-        busy=failure.busy,
+        is_temporary=failure.is_temporary,
+        retry_after_s=failure.retry_after_s,
+        fails_all_calls=fails_all_calls or failure.fails_all_calls,
+        is_overload=failure.is_overload,
     )
     last.attempts, last.prompt_tokens, last.completion_tokens = totals
     return last

@@ -109,10 +109,10 @@ class LocalChat:
         try:
             return await call(chat, messages, schema)
         except BackendFailed as error:
-            if error.passing and not server.is_alive:
+            if error.is_temporary and not server.is_alive:
                 reason = _find_server_error(server.log_text())
                 message = f"the process of {self.name} ended" + (f": {reason}" if reason else "")
-                raise BackendFailed(message, final=True) from None
+                raise BackendFailed(message, fails_all_calls=True) from None
             raise
 
     async def close(self) -> None:
@@ -135,7 +135,7 @@ class LocalChat:
             address = server.read_address()
         except BackendFailed as error:
             reason = _find_server_error(server.log_text()) or error.message
-            raise BackendFailed(f"{self.name} cannot be loaded: {reason}", final=True) from None
+            raise BackendFailed(f"{self.name} cannot be loaded: {reason}", fails_all_calls=True) from None
         chat = OpenAIChat(self._file.name, url=address, key="", grammar=True, sampling=self._sampling)
         return chat.keyed(key), server
 

@@ -98,7 +98,7 @@ class OpenAIChat:
         more = dict(extra or {})
         settings = {"temperature": sampling.temperature, "seed": sampling.seed, "reasoning_effort": effort}
         sent = {name: value for name, value in settings.items() if value is not None and name not in more}
-        self._manner = RequestFormat({**sent, **more}, sampling.max_tokens, sampling.formats, grammar=grammar)
+        self._request_format = RequestFormat({**sent, **more}, sampling.max_tokens, sampling.formats, grammar=grammar)
         self.name = f"openai:{model}" + (f"@{self._shown}" if self._endpoint.is_given else "")
         self.identity: Mapping[str, Any] = {
             "chat": "openai",
@@ -129,7 +129,7 @@ class OpenAIChat:
     @property
     def notes(self) -> list[str]:
         """Requested features that the endpoint does not support, as text."""
-        return [f"{self.name}: {note}" for note in self._manner.notes]
+        return [f"{self.name}: {note}" for note in self._request_format.notes]
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Return the reply, with as many requests as needed to find a format.
@@ -143,7 +143,7 @@ class OpenAIChat:
             except BackendFailed as failure:
                 failure.prompt_tokens = prompt = prompt + failure.prompt_tokens
                 failure.completion_tokens = completion = completion + failure.completion_tokens
-                if not failure.adapted:
+                if not failure.needs_other_format:
                     raise
                 continue
             return reply._replace(
@@ -156,23 +156,23 @@ class OpenAIChat:
     async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None = None) -> Reply:
         """Send one request and return the reply.
 
-        Raise BackendFailed with `adapted` if the next request has another format.
+        Raise BackendFailed with `needs_other_format` if the next request has another format.
         """
         self.ready()
         words = enum_words(schema)
-        reply_format = self._manner.how(words, schema)
-        body = self._manner.body(messages, schema, reply_format)
+        reply_format = self._request_format.choose_format(words, schema)
+        body = self._request_format.body(messages, schema, reply_format)
         payload, headers, problem = await self._send_request(body)
         if problem is not None:
             failure = problem.failure(self._shown)
-            failure.adapted = self._manner.stepped_down(problem, body, reply_format)
+            failure.needs_other_format = self._request_format.switch_after_refusal(problem, body, reply_format)
             raise failure
         reply = self._parse_reply(payload, headers, reply_format, words)
-        if schema is not None and self._manner.ask_again(reply, body, reply_format, schema):
+        if schema is not None and self._request_format.switch_after_reply(reply, body, reply_format, schema):
             failure = _with_token_counts(
-                BackendFailed(f"{self._shown}: the reply does not have the requested format"), reply
+                BackendFailed(f"{self._shown}: the reply does not have the requested format", needs_other_format=True),
+                reply,
             )
-            failure.adapted = True
             raise failure
         return reply
 

@@ -112,19 +112,18 @@ class EndpointError(NamedTuple):
         text = " ".join(self.message.split())
         text = text if len(text) <= MAX_MESSAGE_CHARS else f"{text[:MAX_MESSAGE_CHARS]}…"
         if self.status is None:
-            failure = BackendFailed(f"{where}: {text}", passing=True)
-            failure.unanswered = not text.startswith(NOT_SENT_ERRORS)
-            return failure
+            was_sent = not text.startswith(NOT_SENT_ERRORS)
+            return BackendFailed(f"{where}: {text}", is_temporary=True, has_unknown_cost=was_sent)
         message = f"{where} answered {self.status}: {text}"
         empty = any(word in EMPTY_ACCOUNT_CODES for word in self.code.split()) or "insufficient_quota" in self.message
         moderated = any(word in self.message.lower() for word in MODERATION_TERMS)
         if empty or self.status in (401, 402, 404) or (self.status == 403 and not moderated):
             return BackendFailed(
-                message, hint=STATUS_HINTS[402] if empty else STATUS_HINTS.get(self.status), final=True
+                message, hint=STATUS_HINTS[402] if empty else STATUS_HINTS.get(self.status), fails_all_calls=True
             )
         if self.status in (408, 409, 425, 429) or self.status >= 500:
-            busy = self.status in (429, 503, 529)
-            return BackendFailed(message, passing=True, busy=busy, after=self.retry_after)
+            is_overload = self.status in (429, 503, 529)
+            return BackendFailed(message, is_temporary=True, is_overload=is_overload, retry_after_s=self.retry_after)
         return BackendFailed(message)
 
 
@@ -156,40 +155,40 @@ class RequestFormat:
     """Request bodies for one endpoint, adapted when it refuses or ignores a feature."""
 
     def __init__(
-        self, settings: Mapping[str, Any], max_tokens: int | None, rungs: Sequence[str], *, grammar: bool = False
+        self, settings: Mapping[str, Any], max_tokens: int | None, formats: Sequence[str], *, grammar: bool = False
     ) -> None:
         self._settings = dict(settings)
         self._grammar = grammar
         self._max_tokens = max_tokens
         self._limit_name = "max_tokens"
-        self._rungs = rungs
-        self._rung = 0
-        self._obeyed = False
+        self._formats = formats
+        self._format_index = 0
+        self._is_schema_obeyed = False
         """Whether a reply to `json_schema` was valid. Later violations are then treated as exceptions."""
-        self._short = True
-        self._probable = True
-        self._top = 0
+        self._limits_word_tokens = True
+        self._requests_logprobs = True
+        self._top_logprobs_index = 0
         self.notes: list[str] = []
         """Requested features that the endpoint does not support, as text."""
 
-    def how(self, words: Sequence[str], schema: Mapping[str, Any] | None) -> str:
+    def choose_format(self, words: Sequence[str], schema: Mapping[str, Any] | None) -> str:
         """Return the format in which a reply is requested now."""
-        return "tokens" if words else "plain" if schema is None else self._rungs[self._rung]
+        return "tokens" if words else "plain" if schema is None else self._formats[self._format_index]
 
     def body(self, messages: Sequence[Message], schema: Mapping[str, Any] | None, reply_format: str) -> dict[str, Any]:
         """Return the request body, without the model name."""
         body: dict[str, Any] = {"messages": list(messages), **self._settings}
         limit = self._max_tokens
         if reply_format == "tokens":
-            limit = MAX_WORD_TOKENS if self._short else limit
+            limit = MAX_WORD_TOKENS if self._limits_word_tokens else limit
             if self._grammar:
                 # Allow a capital letter, so that a model that prefers "No" is not forced to say "yes".
                 forms = [form for word in enum_words(schema) for form in dict.fromkeys((word, word.capitalize()))]
                 body["grammar"] = f"root ::= {' | '.join(map(json.dumps, forms))}"
-            if self._probable:
+            if self._requests_logprobs:
                 body["logprobs"] = True
-                if TOP_LOGPROBS[self._top]:
-                    body["top_logprobs"] = TOP_LOGPROBS[self._top]
+                if TOP_LOGPROBS[self._top_logprobs_index]:
+                    body["top_logprobs"] = TOP_LOGPROBS[self._top_logprobs_index]
         elif reply_format == "json_schema":
             body["response_format"] = {
                 "type": reply_format,
@@ -203,7 +202,7 @@ class RequestFormat:
             body[self._limit_name] = limit
         return body
 
-    def stepped_down(self, problem: EndpointError, body: Mapping[str, Any], reply_format: str) -> bool:
+    def switch_after_refusal(self, problem: EndpointError, body: Mapping[str, Any], reply_format: str) -> bool:
         """Return whether a refusal can be avoided by another format, which is then used."""
         about = problem.search_text
         if problem.status in (500, 501):  # Some servers fail on a grammar instead of refusing it.
@@ -218,10 +217,12 @@ class RequestFormat:
             self._limit_name = "max_completion_tokens"
             return True
         if "top_logprobs" in body and "top_logprobs" in about:
-            self._top = max(self._top, min(TOP_LOGPROBS.index(body["top_logprobs"]) + 1, len(TOP_LOGPROBS) - 1))
+            self._top_logprobs_index = max(
+                self._top_logprobs_index, min(TOP_LOGPROBS.index(body["top_logprobs"]) + 1, len(TOP_LOGPROBS) - 1)
+            )
             return True
         if "logprobs" in body and "logprobs" in about:
-            self._probable = False
+            self._requests_logprobs = False
             self._add_note("it returns no probabilities")
             return True
         if "response_format" in body and FORMAT_REFUSED.search(about):
@@ -233,7 +234,9 @@ class RequestFormat:
                 return True
         return False
 
-    def ask_again(self, reply: Reply, body: Mapping[str, Any], reply_format: str, schema: Mapping[str, Any]) -> bool:
+    def switch_after_reply(
+        self, reply: Reply, body: Mapping[str, Any], reply_format: str, schema: Mapping[str, Any]
+    ) -> bool:
         """Return whether a reply shows that the format does not work.
 
         The next format is then used.
@@ -242,25 +245,25 @@ class RequestFormat:
             is_short = body.get(self._limit_name) == MAX_WORD_TOKENS != self._max_tokens
             if (reply.text and not has_thought_start(reply.text)) or reply.finish != "length" or not is_short:
                 return False
-            self._short = False  # The model writes its reasoning first.
+            self._limits_word_tokens = False  # The model writes its reasoning first.
             return True
-        if reply_format != "json_schema" or self._obeyed or reply.finish != "stop":
+        if reply_format != "json_schema" or self._is_schema_obeyed or reply.finish != "stop":
             return False
         violation = find_outer_violation(reply.text, schema)
         if violation is not None:
             return self._use_next_format(reply_format, violation)
-        self._obeyed = reply.text.rstrip().endswith(("}", "]"))
+        self._is_schema_obeyed = reply.text.rstrip().endswith(("}", "]"))
         return False
 
-    def _use_next_format(self, reply_format: str, why: str) -> bool:
-        position = self._rungs.index(reply_format) + 1
-        if position >= len(self._rungs):
+    def _use_next_format(self, reply_format: str, error: str) -> bool:
+        position = self._formats.index(reply_format) + 1
+        if position >= len(self._formats):
             return False
-        if position > self._rung:
-            self._rung = position
-            reason = " ".join(why.split())[:200]
+        if position > self._format_index:
+            self._format_index = position
+            reason = " ".join(error.split())[:200]
             self._add_note(
-                f"structured replies are requested as {self._rungs[position]}; error with {reply_format}: {reason}"
+                f"structured replies are requested as {self._formats[position]}; error with {reply_format}: {reason}"
             )
         return True
 

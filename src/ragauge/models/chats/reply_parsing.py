@@ -69,12 +69,12 @@ def compute_word_probabilities(tokens: Any, words: Sequence[str], text: str) -> 
         return {}
     mass = dict.fromkeys(words, 0.0)
     unclear = 0.0
-    for token, chance in _token_probabilities(token_entry).items():
+    for token, probability in _token_probabilities(token_entry).items():
         matches = _find_words_by_prefix(token, words)
         if len(matches) == 1:
-            mass[matches[0]] += chance
+            mass[matches[0]] += probability
         elif matches:
-            unclear += chance
+            unclear += probability
     total = sum(mass.values())
     if total < MIN_WORD_PROBABILITY or unclear > MAX_AMBIGUOUS_SHARE * (total + unclear):
         return {}
@@ -109,9 +109,9 @@ def _token_probabilities(token_entry: Mapping[str, Any]) -> dict[str, float]:
     top = token_entry.get("top_logprobs")
     probabilities: dict[str, float] = {}
     for entry in [token_entry, *(top if isinstance(top, list) else ())]:
-        chance = entry.get("logprob") if isinstance(entry, Mapping) else None
-        if isinstance(chance, int | float) and not math.isnan(chance):
-            probabilities[str(entry.get("token", ""))] = math.exp(min(0.0, chance))
+        logprob = entry.get("logprob") if isinstance(entry, Mapping) else None
+        if isinstance(logprob, int | float) and not math.isnan(logprob):
+            probabilities[str(entry.get("token", ""))] = math.exp(min(0.0, logprob))
     return probabilities
 
 

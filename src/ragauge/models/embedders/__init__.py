@@ -150,7 +150,7 @@ class VectorCaches:
         self._own_folder: TemporaryDirectory[str] | None = None
         self._caches: dict[int, CachedEmbedder] = {}
 
-    def of(self, embedder: Embedder, *, is_own: bool) -> CachedEmbedder:
+    def wrap(self, embedder: Embedder, *, is_own: bool) -> CachedEmbedder:
         if id(embedder) not in self._caches:
             if is_own and self._own_folder is None:
                 self._own_folder = TemporaryDirectory(prefix="ragauge-")
@@ -167,10 +167,12 @@ class VectorCaches:
 
 
 def open_embedder(
-    described: str | Embedder, texts: Sequence[str] | None = None, progress: ProgressCallback = no_progress
+    spec_or_object: str | Embedder, texts: Sequence[str] | None = None, progress: ProgressCallback = no_progress
 ) -> Embedder:
     """Open an embedder from a spec, or return it; fit it to `texts` if needed."""
-    embedder: Embedder = build_component("embedders", described) if isinstance(described, str) else described
+    embedder: Embedder = (
+        build_component("embedders", spec_or_object) if isinstance(spec_or_object, str) else spec_or_object
+    )
     return embedder if texts is None else fit(embedder, texts, progress)
 
 

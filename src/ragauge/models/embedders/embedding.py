@@ -105,7 +105,9 @@ def embed_texts(
 
 def raises_for_all(error: Exception) -> bool:
     """Return whether an error concerns the embedder as a whole, so that it must not be recorded for single texts."""
-    return isinstance(error, InvalidVectors | MissingExtra) or (isinstance(error, BackendFailed) and error.final)
+    return isinstance(error, InvalidVectors | MissingExtra) or (
+        isinstance(error, BackendFailed) and error.fails_all_calls
+    )
 
 
 def summarise_error(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from ragauge.core.specs import Spec, parse_spec
 from ragauge.models.optional_attributes import EmbedderAttributes, TokenizerAttributes
 
 
-def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokenizer:
+def open_tokenizer(spec_or_object: Any, texts: Sequence[str] | None = None) -> Tokenizer:
     """Open a tokenizer from a spec, or return it; train it on `texts` if needed.
 
     The name of an embedder that is not the name of a tokenizer (`minilm`) stands for the tokenizer of that embedder.
@@ -22,7 +22,7 @@ def open_tokenizer(described: Any, texts: Sequence[str] | None = None) -> Tokeni
     >>> open_tokenizer("bytes").encode(["ab"])
     [[100, 101]]
     """
-    spec = parse_spec(described, "tokenizer") if isinstance(described, str) else described
+    spec = parse_spec(spec_or_object, "tokenizer") if isinstance(spec_or_object, str) else spec_or_object
     if isinstance(spec, Spec):
         if spec.name not in plugins.plugin_names("tokenizers") and spec.name in plugins.plugin_names("embedders"):
             spec = Spec("embedder", {"of": spec})

@@ -31,7 +31,7 @@ class AuditInput:
     judgments: Judgments
     runs: Mapping[str, Run]
     measures: Sequence[Measure]
-    rules: Convention
+    convention: Convention
     documents: Sequence[Document] | None = None
     queries: Mapping[str, str] | None = None
     repeats: Mapping[str, Sequence[Run]] = field(default_factory=dict)
@@ -52,7 +52,7 @@ class AuditInput:
         self,
         run: str | RunFrames,
         *,
-        rules: Convention | None = None,
+        convention: Convention | None = None,
         judgments: Judgments | None = None,
         top: int = 0,
     ) -> JudgedRanks:
@@ -61,18 +61,20 @@ class AuditInput:
         Optionally under another convention or with other judgments. Ranks of a named run are cached and shared by
         all conventions that rank documents in the same order.
         """
-        chosen = rules or self.rules
+        chosen_convention = convention or self.convention
         if not isinstance(run, str) or judgments is not None:
-            return self._judge_ranks(self.runs[run] if isinstance(run, str) else run, chosen, judgments, top, run)
-        key = (run, top, *ranking_options(chosen))
+            return self._judge_ranks(
+                self.runs[run] if isinstance(run, str) else run, chosen_convention, judgments, top, run
+            )
+        key = (run, top, *ranking_options(chosen_convention))
         if key not in self._ranks_cache:
-            self._ranks_cache[key] = self._judge_ranks(self.runs[run], chosen, None, top, run)
+            self._ranks_cache[key] = self._judge_ranks(self.runs[run], chosen_convention, None, top, run)
         return self._ranks_cache[key]
 
     def _judge_ranks(
-        self, run: RunFrames, rules: Convention, judgments: Judgments | None, top: int, name: str | RunFrames
+        self, run: RunFrames, convention: Convention, judgments: Judgments | None, top: int, name: str | RunFrames
     ) -> JudgedRanks:
-        judged_ranks = compute_ranks_from_frames(judgments or self.judgments, run, rules, top=top)
+        judged_ranks = compute_ranks_from_frames(judgments or self.judgments, run, convention, top=top)
         timings = run.timings if isinstance(run, Run) else None
         if timings is not None:  # Empty and failed results are results too, and must stay in the mean.
             executed_queries = set(timings["query"].to_list())
@@ -84,16 +86,18 @@ class AuditInput:
         self,
         run: str | RunFrames,
         *,
-        rules: Convention | None = None,
+        convention: Convention | None = None,
         judgments: Judgments | None = None,
         measures: Sequence[Measure] | None = None,
     ) -> Scores:
         """Score a run, optionally by another convention, judgments or measures."""
-        chosen_rules, chosen_measures = rules or self.rules, measures or self.measures
+        chosen_convention, chosen_measures = convention or self.convention, measures or self.measures
         return score_judged_ranks(
-            self.judged(run, rules=chosen_rules, judgments=judgments, top=top_documents_needed(chosen_measures)),
+            self.judged(
+                run, convention=chosen_convention, judgments=judgments, top=top_documents_needed(chosen_measures)
+            ),
             chosen_measures,
-            chosen_rules,
+            chosen_convention,
         )
 
     def averages(self, run: str) -> Scores:
@@ -123,9 +127,16 @@ class AuditInput:
         return self._averages[run]
 
 
-def ranking_options(rules: Convention) -> tuple[Any, ...]:
+def ranking_options(convention: Convention) -> tuple[Any, ...]:
     """Return the options of a convention that affect the rank of a document."""
-    return (rules.ties, rules.width, rules.own, rules.unjudged, rules.depth, rules.duplicates)
+    return (
+        convention.ties,
+        convention.width,
+        convention.own,
+        convention.unjudged,
+        convention.depth,
+        convention.duplicates,
+    )
 
 
 def top_documents_needed(measures: Sequence[Measure]) -> int:
@@ -153,17 +164,17 @@ MAX_RUNS_NAMED = 4
 """Maximum number of runs named in a sentence; the grid lists all of them."""
 
 
-def describe_effect(evidence: AuditInput, fixes: FixScorers) -> tuple[str, FindingTable | None]:
+def describe_effect(audit_input: AuditInput, fixes: FixScorers) -> tuple[str, FindingTable | None]:
     """Describe the effect of fixes on the scores.
 
     Returns a sentence on the first measure and a grid of all measures. Without runs or fixes, the sentence is empty
     and the grid None. If no score changes, the sentence says so and the grid is None.
     """
-    if not evidence.runs or not fixes:
+    if not audit_input.runs or not fixes:
         return "", None
-    before = {run: evidence.scores(run) for run in evidence.runs}
-    after = {fix: {run: count(run) for run in evidence.runs} for fix, count in fixes.items()}
-    measure = str(evidence.main_measure)
+    before = {run: audit_input.scores(run) for run in audit_input.runs}
+    after = {fix: {run: compute_scores(run) for run in audit_input.runs} for fix, compute_scores in fixes.items()}
+    measure = str(audit_input.main_measure)
     parts = []
     for fix, scores in after.items():
         if _is_unchanged(before, scores):
@@ -171,16 +182,16 @@ def describe_effect(evidence: AuditInput, fixes: FixScorers) -> tuple[str, Findi
             continue
         moves = [
             f"of {run} {_change_text(before[run], scores[run], measure)}"
-            for run in list(evidence.runs)[:MAX_RUNS_NAMED]
+            for run in list(audit_input.runs)[:MAX_RUNS_NAMED]
         ]
-        parts.append(f"{measure} {', '.join(moves)}{', …' if len(evidence.runs) > MAX_RUNS_NAMED else ''} if {fix}")
+        parts.append(f"{measure} {', '.join(moves)}{', …' if len(audit_input.runs) > MAX_RUNS_NAMED else ''} if {fix}")
     if all(_is_unchanged(before, scores) for scores in after.values()):
         return "; ".join(parts), None
-    same = all(scores[run].n == before[run].n for scores in after.values() for run in evidence.runs)
+    same = all(scores[run].n == before[run].n for scores in after.values() for run in audit_input.runs)
     header, rows = ["run", "measure", "score"], []
     for fix in after:
         header += [fix] if same else ["n", fix]
-    for run in evidence.runs:
+    for run in audit_input.runs:
         for name in before[run].measures:
             cells: list[str | float | None] = [run, name, none_if_nan(before[run].means[name])]
             was = before[run]
@@ -216,11 +227,11 @@ def _is_unchanged(before: Mapping[str, Scores], after: Mapping[str, Scores]) -> 
     )
 
 
-def largest_change(evidence: AuditInput, count: Callable[[str], Scores]) -> float:
+def largest_change(audit_input: AuditInput, compute_scores: Callable[[str], Scores]) -> float:
     """Return the largest absolute change of any mean of any run; NaN if there is none."""
     moves = [math.nan]
-    for run in evidence.runs:
-        before, after = evidence.scores(run), count(run)
+    for run in audit_input.runs:
+        before, after = audit_input.scores(run), compute_scores(run)
         moves += [abs(after.means[name] - before.means[name]) for name in before.measures]
     return max((move for move in moves if not math.isnan(move)), default=math.nan)
 

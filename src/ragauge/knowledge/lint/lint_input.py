@@ -1,4 +1,4 @@
-"""Evidence for the corpus checks: documents, judgments and thresholds."""
+"""Input of the corpus checks: documents, judgments and thresholds."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class TokenCounter(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class LintInput:
     """All data for the corpus checks; expensive values are computed on first use."""
 
     corpus: LoadedCorpus
@@ -208,11 +208,11 @@ class Evidence:
             self.progress(Progress("counting tokens", min(start + TOKEN_BATCH_TEXTS, total), total))
         return np.array(counts, np.int64)
 
-    def many(self, count: int) -> bool:
+    def reaches_problem_share(self, count: int) -> bool:
         """Return whether a number of documents reaches the share that makes a problem."""
         return count > 0 and count >= self.thresholds.problem_share * len(self.corpus)
 
-    def some(self, indices: Sequence[int]) -> tuple[str, ...]:
+    def name_examples(self, indices: Sequence[int]) -> tuple[str, ...]:
         """Return the first few documents as text, for messages."""
         return tuple(one_line(self.corpus.called(index)) for index in indices[:MAX_EXAMPLES])
 
