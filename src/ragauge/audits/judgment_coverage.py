@@ -395,10 +395,9 @@ def _unjudged_finding(audit_input: AuditInput, run: str, negatives: float) -> Fi
         rows.append([str(measure), str(k), format_number(part, "share"), now, condensed_mean, good_all])
         if k <= MAX_POOL_DEPTH:
             worst = max(worst, part)
-        effect = (
-            effect
-            or f"{format_change(str(measure), now, good_all)} if the unjudged documents in its top {k} were relevant"
-        )
+        change = format_change(str(measure), now, good_all)
+        if change and not effect:
+            effect = f"{change} if the unjudged documents in its top {k} were relevant"
     message = (
         f"{format_number(unjudged_share(judged, DEFAULT_TOP), 'share')} of the top {DEFAULT_TOP} documents are "
         f"unjudged and count as not relevant"

@@ -43,11 +43,12 @@ from ragauge.files.workspace import folder_name, hold_folder
 from ragauge.judging import estimate_cost, find_missing_key, judge_unsaved, rescore
 from ragauge.judging.report import build_estimate_table, describe_main_unscored_reason
 from ragauge.judging.results import CostEstimate, JudgedSamples, JudgingEstimate
-from ragauge.judging.results_folder import check_same_samples, write_judged_folder
+from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
 from ragauge.judging.sample_loading import load_samples
 from ragauge.judging.session import LOCAL_TOKENS_PER_SECOND, JudgingOptions
 from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES, parse_answer_measures
 from ragauge.measures.conventions import find_convention
+from ragauge.output.numbers import join_with_and
 from ragauge.runs.input_kinds import InputKind, is_kind
 
 
@@ -212,9 +213,17 @@ def _rescore_saved_verdicts(
     """Compute the scores of a folder again from its saved verdicts."""
     convention = find_convention(settings.get("convention", "default"))
     chosen = None if convention.name == "default" else convention
-    judged = rescore(samples, measures, convention=chosen, confidence=settings.get("confidence"))
+    before = read_judged_folder(samples)
+    judged = rescore(before, measures, convention=chosen, confidence=settings.get("confidence"))
     with hold_folder(folder):
         _finish_judging(replace(judged, stopped=""), Path(folder), output)
+    replaced = [measure for measure in before.scores.measures if measure not in judged.scores.measures]
+    if replaced and Path(folder).resolve() == Path(samples).resolve():
+        options = " ".join(f"-m {shlex.quote(measure)}" for measure in replaced)
+        note = (
+            f"removed the scores of {join_with_and(replaced)}; add `{options}` to compute them from the saved verdicts"
+        )
+        console.print_notes([note])
 
 
 def _default_judging_folder(samples: str, chat: str) -> Path:

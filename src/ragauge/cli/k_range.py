@@ -137,11 +137,13 @@ def _describe_method(results: Mapping[str, _KRangeResult], settings: _KRangeSett
         (result,) = results.values()
         loss = f"loss: {settings.measure} below the best k; loss at most: its upper bound {level}"
         return [str(result.advice), loss]
-    unsettled = [name for name, result in results.items() if result.advice.k is None]
+    rising = [name for name, result in results.items() if result.advice.k is None and len(result.advice.table) > 1]
+    single = [name for name, result in results.items() if result.advice.k is None and name not in rising]
     return [
         f"enough: the smallest k that loses at most {settings.tolerance:g} of {settings.measure} against the best k, "
         f"{level}",
-        *([f"none: {settings.measure} still rises at the largest k ({', '.join(unsettled)})"] if unsettled else []),
+        *([f"none: {settings.measure} still rises at the largest k ({', '.join(rising)})"] if rising else []),
+        *([f"none: only one k could be tried ({', '.join(single)})"] if single else []),
         f"--system {shlex.quote(next(iter(results)))} shows more measures of one system",
     ]
 
