@@ -125,7 +125,7 @@ def test_map_ordered_cluster_killed_workers_lose_no_results(workers, victims):
 
 
 def test_map_ordered_cluster_item_that_kills_workers_raises(workers):
-    with pytest.raises(BackendFailed, match=r"ended the workers that ran it|was lost"):
+    with pytest.raises(BackendFailed, match=r"a task crashed every worker that ran it|was lost"):
         list(map_ordered(workers.executor, kill_on_two, [2]))
 
 

@@ -896,7 +896,7 @@ def test_bench_filters_stop_at_time_limit(tmp_path):
     """
     data = make_vector_set()
     stores = ["faiss:kind=ivf,nlist=10,nprobe=1+2+10"]
-    settings = {"repeats": 2, "filters": [0.5], "folder": tmp_path}
+    options = {"repeats": 2, "filters": [0.5], "folder": tmp_path}
     settings = BenchmarkSettings(filters=(0.5,), timeout=600.0)
     assert (settings.filter_seconds, BenchmarkSettings(filters=(0.5,) * 20, timeout=600.0).filter_seconds) == (
         30.0,
@@ -914,7 +914,7 @@ def test_bench_filters_stop_at_time_limit(tmp_path):
         rounds=SearchRounds(floor=store, warm_up=data.queries[:2], repeats=2, budget_s=1e-9),
     )
     assert [len(raw.get("nanoseconds", ())) for raw in raw_results] == [1, 0, 0]
-    result = ragauge.bench(data, stores, **settings)
+    result = ragauge.bench(data, stores, **options)
     (build_folder,) = {path for path in tmp_path.rglob("builds/*") if (path / "build.json").exists()}
     search = result.points[0].configuration.search
     write_raw_result(
@@ -922,7 +922,7 @@ def test_bench_filters_stop_at_time_limit(tmp_path):
         {},
         {},
     )
-    again = ragauge.bench(data, stores, **settings)
+    again = ragauge.bench(data, stores, **options)
     assert [len(point.filters) for point in again.points] == [0, 1, 1]
     assert again.points[0].notes == [
         "not measured with 1 of 1 filters: the limit of 30 s per filter was reached (raise it with --timeout)"
@@ -957,8 +957,8 @@ def test_estimate_min_seconds_includes_filters():
 
 @pytest.mark.engine
 def test_bench_remeasure_doubtful_measures_doubtful_filter_results(tmp_path):
-    data, settings = make_vector_set(), {"repeats": 2, "filters": [0.5, 0.1], "folder": tmp_path}
-    ragauge.bench(data, ["exact"], **settings)
+    data, options = make_vector_set(), {"repeats": 2, "filters": [0.5, 0.1], "folder": tmp_path}
+    ragauge.bench(data, ["exact"], **options)
     settings = BenchmarkSettings(repeats=2, filters=(0.5, 0.1))
     steady_path, doubtful_path = (
         next(tmp_path.rglob(f"{filter_key({}, {'selectivity': selectivity}, settings)}.npz"))
@@ -971,7 +971,7 @@ def test_bench_remeasure_doubtful_measures_doubtful_filter_results(tmp_path):
         times = np.array([one_round, slower * one_round])
         floors = np.full_like(arrays["floor_ns"], 9_000)
         write_raw_result(path, details, {**arrays, "nanoseconds": times, "readings": idle, "floor_ns": floors})
-    result = ragauge.bench(data, ["exact"], remeasure="doubtful", **settings)
+    result = ragauge.bench(data, ["exact"], remeasure="doubtful", **options)
     assert [filter_result.reused for filter_result in result.points[0].filters] == [True, False]
 
 
