@@ -459,3 +459,15 @@ def test_judge_interrupted_prints_how_to_resume(folder):
     assert process.returncode == 130
     assert "; replies are saved in halted; to resume, run the same command" in error_output
     assert "Traceback" not in error_output
+
+
+def test_rescoring_in_place_names_removed_scores(tmp_path):
+    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(sample) + "\n" for sample in SAMPLES))
+    measures = ["-m", "faithfulness", "-m", "context_recall"]
+    run_python(["-m", "ragauge", "judge", "answers.jsonl", *measures, "-o", "judged"], tmp_path)
+    process = run_python(["-m", "ragauge", "judge", "judged", "-m", "faithfulness"], tmp_path)
+    assert process.returncode == 0
+    note = "removed the scores of context_recall; add `-m context_recall` to compute them from the saved verdicts"
+    assert note in process.stderr
+    copied = run_python(["-m", "ragauge", "judge", "judged", "-m", "faithfulness", "-o", "copy"], tmp_path)
+    assert "removed the scores" not in copied.stderr

@@ -16,6 +16,8 @@ FILES = {
     "dense.run": RUN.replace("2.0", "0.5"),
     "empty.txt": "",
     "score.run": "q1 Q0 a 1 abc x\n",
+    "header.run": "query Q0 document rank score tag\n",
+    "comma.run": "q1 Q0 a 1 0,9 x\n",
     "grade.txt": "q1 0 a one\n",
     "columns.csv": "query,doc,other\nq1,a,1\n",
     "corpus.jsonl": '{"id": "a", "text": "Cats sleep"}\n{"id": "b", "text": "Dogs run"}\n',
@@ -29,6 +31,7 @@ def ragauge(tmp_path):
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     (tmp_path / "empty").mkdir()
+    (tmp_path / "folder.csv").mkdir()
     return command_in(tmp_path, RAGAUGE_CACHE=str(tmp_path / "cache"))
 
 
@@ -46,6 +49,11 @@ def ragauge(tmp_path):
             "unknown option --nosuch",
             "list all options with `ragauge evaluate --help`",
         ),
+        ("evaluate qrels.txt bm25.run -k 10", "unknown option -k", "a cutoff is part of a measure: `-m ndcg@10`"),
+        ("evaluate qrels.txt bm25.run -o folder.csv", "folder.csv: a folder with this name exists", "name of a file"),
+        ("evaluate qrels.txt header.run", "header.run:1: the score must be a number", "remove the header line"),
+        ("evaluate qrels.txt comma.run", "comma.run:1: the score must be a number", "write 0.9"),
+        ("evaluate qrels.txt score.run", "score.run:1: the score must be a number", "check the order of the columns"),
         ("evaluate qrels.txt bm25.run --depth x", "--depth must be a whole number", "see `ragauge evaluate --help`"),
         ("evaluate qrels.txt bm25.run --rel x", "--rel must be a number", "see `ragauge evaluate --help`"),
         ("evaluate qrels.txt bm25.run --depth 0", "--depth must be at least 1, got 0", "use `--depth 1`"),

@@ -603,3 +603,17 @@ def test_compare_interval_and_test_disagree_adds_note():
     assert sum("the bootstrap interval excludes 0, but the t-test finds no" in note for note in result.notes) == 1
     equal_gains = {"old": runs["old"], "new": {"mrr": {f"q{i}": 0.2 + i / 100 for i in range(10)}}}
     assert not any("bootstrap interval" in note for note in ragauge.compare(equal_gains, "old").notes)
+
+
+def test_difference_beyond_range_of_measure_is_not_detectable():
+    scores = {"base": {"q1": 0.0, "q2": 0.1}, "mine": {"q1": 1.0, "q2": 0.0}}
+    bounded, unbounded = (
+        ragauge.compare({name: {measure: values} for name, values in scores.items()}, "base")
+        for measure in ("mrr", "own_measure")
+    )
+    (row,) = bounded.rows
+    assert row.detectable > 1
+    assert report.find_detectable(row) is None
+    assert report.find_detectable(unbounded.rows[0]) == unbounded.rows[0].detectable
+    notes = " ".join(report.build_report(bounded).notes)
+    assert "2 queries are too few to detect any difference in mrr" in notes

@@ -9,6 +9,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
+from tests.comparison.test_charts import UNUSUAL_NAMES
 
 pytest.importorskip("altair")
 pytest.importorskip("vl_convert")
@@ -23,15 +24,6 @@ from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSetting
 
 MEASURES = ["mrr", *(f"hit_rate@{k}" for k in (1, 5, 20)), "recall@5", "recall@20", "dr@20"]
 MEASURES += ["diversity_count@20", "unique_ratio@20"]
-UNUSUAL_NAMES = (
-    "a.b[0]",
-    "<script>alert(1)</script>",
-    "datum.x",
-    'it\'s "quoted"',
-    "constructor",
-    "__proto__",
-    "\\u0041 \x01",
-)
 
 
 def make_speed(p50, p95):

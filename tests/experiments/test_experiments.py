@@ -284,7 +284,7 @@ def test_run_query_that_is_document_is_removed_from_its_ranking():
 
     result = run(data, {"mine": self_first}, k=10, measures=["recall@10"])
     assert result.scores["mine"].means["recall@10"] == 1.0
-    assert result.notes == ["1 query is also in the corpus and left out of its own ranking"]
+    assert result.notes == ["1 query is also a document of the corpus; each is left out of its own ranking"]
 
 
 def test_run_shared_query_and_document_ids_do_not_remove_documents():

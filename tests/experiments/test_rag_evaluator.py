@@ -317,6 +317,9 @@ def test_cli_k_range_recommends_k_and_rejects_invalid_options(tmp_path):
     assert [row["hit_rate"] for row in result["rows"]] == pytest.approx([5 / 6, 5 / 6, 1])
     assert json.loads(run_k_range("-k", "1,2,5", "--tolerance", "0.3", "--json").stdout)["k"] == 1
     assert "the run returns at most 5 documents per query: no results for k=10, 20" in run_k_range().stderr
+    (tmp_path / "other").write_text(rows)
+    single = run_python(["-m", "ragauge", "k-range", "qrels", "run", "other", "-k", "1"], tmp_path)
+    assert "none: only one k could be tried (run, other)" in single.stderr
     for arguments in (["-k", "x"], ["-k", "0"], ["-k", "9"], ["--confidence", "2"], ["-m", "hitrate@5"]):
         process = run_k_range(*arguments)
         assert (process.returncode, "Traceback" in process.stderr) == (2, False), arguments

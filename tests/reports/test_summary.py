@@ -98,6 +98,14 @@ def test_summary_significant_difference_names_winner_and_cost(baseline_p95, p95,
     assert summarise_overview(result) == f"dense beats bm25 on ndcg@10 by 0.1000 [0.0400, 0.1600], p < 0.001{cost}."
 
 
+def test_significance_card_few_differing_queries_is_uncertain():
+    row = replace(make_comparison("dense", "bm25", 0.02, 0.01), wins=4, losses=0, ties=36)
+    result = make_overview([make_entry("bm25", 0.4), make_entry("dense", 0.42)], "bm25", [row], row)
+    card = find_card(result, "Is it significant?")
+    assert (card.value, card.tone) == ("Uncertain, p = 0.010", "doubtful")
+    assert "only 4 queries differ, too few for a sign test" in card.details
+
+
 def test_summary_insignificant_difference_is_doubtful():
     row = make_comparison("dense", "bm25", 0.02, 0.07)
     result = make_overview([make_entry("bm25", 0.4), make_entry("dense", 0.42)], "bm25", [row], row)

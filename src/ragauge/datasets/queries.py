@@ -69,8 +69,8 @@ def describe_self_documents(queries: Collection[str]) -> list[str]:
     """Describe queries that are also documents of the corpus, as a note; empty if there are none."""
     if not queries:
         return []
-    counted, owner = pluralise(len(queries), "query is", "queries are"), "its" if len(queries) == 1 else "their"
-    return [f"{counted} also in the corpus and left out of {owner} own ranking{'s' * (len(queries) > 1)}"]
+    counted = pluralise(len(queries), "query is also a document", "queries are also documents")
+    return [f"{counted} of the corpus; each is left out of its own ranking"]
 
 
 def self_documents(data: Dataset, queries: Mapping[str, str]) -> frozenset[str]:

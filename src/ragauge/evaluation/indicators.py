@@ -153,9 +153,8 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
 
 
 def _latency_indicator(stage: str, statistic: str) -> Indicator:
-    is_total = stage.lower() == "total"
-    name = f"{statistic}_ms" if is_total else f"{stage}_{statistic}_ms"
-    stage = "total" if is_total else stage
+    stage = "total" if stage.lower() == "total" else stage
+    name = f"{statistic}_ms" if stage == "total" else f"{stage}_{statistic}_ms"
     return Indicator(name, "latency", lower_is_better=True, unit="ms", stage=stage, statistic=statistic)
 
 

@@ -15,6 +15,7 @@ from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedQuery, JudgedRanks
 from ragauge.measures.names import Measure, make_measure, parse_measure
 from ragauge.measures.registry import MEASURE_REGISTRY, mean
+from ragauge.output.numbers import join_names, pluralise
 
 MeasureFunction = Callable[[JudgedQuery], float]
 """User-defined measure: a function from one judged query to a number (NaN for no value)."""
@@ -22,6 +23,8 @@ MeasureFunction = Callable[[JudgedQuery], float]
 MISSING_QUERY = "the run does not have the query"
 NO_RELEVANT = "no document is relevant"
 NO_VALUE = "the measure returned no number"
+MAX_NAMED_QUERIES = 3
+"""Maximum number of queries that a message names."""
 UNJUDGED_QUERIES, MISSING_QUERIES = "unjudged queries", "missing queries"
 """Codes of the notes on queries of a run without judgments, and on judged queries that it lacks."""
 WHOLE_RANKING_MEASURES = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
@@ -255,22 +258,21 @@ def _f1_of_means(judged: JudgedRanks, measure: Measure, convention: Convention) 
 
 def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
     if convention.missing == "error" and not judged.answered.all():
-        absent = np.flatnonzero(~judged.answered)
-        first = ", ".join(f"`{judged.pool.queries[i]}`" for i in absent[:3].tolist())
-        ellipsis = ", …" if len(absent) > 3 else ""
+        absent = [f"`{judged.pool.queries[i]}`" for i in np.flatnonzero(~judged.answered).tolist()]
+        names = join_names(absent, MAX_NAMED_QUERIES)
         raise BadInput(
-            f"{judged.name} has no ranking for {len(absent)} of {judged.n} judged queries ({first}{ellipsis})",
+            f"{judged.name} has no ranking for {len(absent)} of {judged.n} judged queries ({names})",
             hint="use `-C missing=zero` to count them as 0, or `-C missing=skip` to leave them out",
         )
 
 
 def _describe_missing_queries(judged: JudgedRanks, convention: Convention) -> str:
-    absent = np.flatnonzero(~judged.answered)
-    first = ", ".join(judged.pool.queries[i] for i in absent[:3].tolist()) + ", …" * (len(absent) > 3)
-    fate = "count 0" if convention.missing == "zero" else "are left out"
+    absent = [judged.pool.queries[i] for i in np.flatnonzero(~judged.answered).tolist()]
+    names = join_names(absent, MAX_NAMED_QUERIES)
     if len(absent) == judged.n and judged.extra_queries:
-        return f"has none of the {judged.n:,} judged queries ({first}): check the query ids and the order of columns"
-    return f"lacks {len(absent):,} of {judged.n:,} judged queries ({first}), which {fate}"
+        return f"has none of the {judged.n:,} judged queries ({names}): check the query ids and the order of columns"
+    fate = "count 0" if convention.missing == "zero" else "are left out"
+    return f"lacks {len(absent):,} of {judged.n:,} judged queries ({names}), which {fate}"
 
 
 def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
@@ -279,11 +281,11 @@ def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
         notes.append(Note(describe_failures(judged.failures, judged.n), judged.name))
     if not judged.answered.all():
         notes.append(Note(_describe_missing_queries(judged, convention), judged.name, code=MISSING_QUERIES))
-    elif judged.retrieved.any() and not len(judged.row) and len(judged.pool.grades):
+    if judged.retrieved.any() and not len(judged.row) and len(judged.pool.grades):
         notes.append(Note("no returned document is judged; check that judgments and run use the same ids", judged.name))
     if extra := judged.extra_queries:
-        text = "1 unjudged query is not scored" if extra == 1 else f"{extra:,} unjudged queries are not scored"
-        notes.append(Note(text, judged.name, code=UNJUDGED_QUERIES))
+        unjudged = pluralise(extra, "unjudged query is", "unjudged queries are")
+        notes.append(Note(f"{unjudged} not scored", judged.name, code=UNJUDGED_QUERIES))
     grades = judged.pool.grades
     if len(grades) and grades.max() < convention.rel:
         highest = f"the highest grade is {grades.max():g}"

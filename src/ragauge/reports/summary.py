@@ -293,7 +293,8 @@ def _significance_card(overview: Overview) -> Card:
     doubts = _audit_doubts(overview, best)
     is_significant, leak = _is_significant(overview, row), _find_worst_leak(overview)
     p_text = f"p {_format_p(row.p_corrected)}"
-    if not is_significant and row.p_corrected < _significance_level(overview):
+    is_uncertain = not is_significant and row.p_corrected < _significance_level(overview)
+    if is_uncertain:
         parts.append(f"only {_format_query_number(overview, row.wins + row.losses)} differ, too few for a sign test")
     if leak is not None:
         answer = "No, answers leak" if leak.is_used else "Doubtful"
@@ -301,7 +302,6 @@ def _significance_card(overview: Overview) -> Card:
         return Card(question, answer, details, "doubtful", "findings")
     if is_significant and overview.audit is None and not overview.judge:
         parts.append("not audited")
-    is_uncertain = not is_significant and row.p_corrected < _significance_level(overview)
     answer = f"{'Yes' if is_significant else 'Uncertain' if is_uncertain else 'No'}, {p_text}"
     return Card(
         question, answer, parts + doubts, "good" if is_significant and not doubts else "doubtful", "differences"
