@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragauge import MissingEvidence, evaluate, judgments_from_subtopics, read_judgments
+from ragauge import PRESETS, MissingEvidence, evaluate, judgments_from_subtopics, read_judgments
 
 NAMES = {"alpha_ndcg": "alpha-nDCG", "err_ia": "ERR-IA", "subtopic_recall": "strec"}
 
@@ -35,19 +35,21 @@ RUNS = st.dictionaries(
 )
 
 
-@given(ROWS, RUNS)
-def test_diversity_measures_match_pyndeval_on_random_topics(rows, run):
+@given(ROWS, RUNS, st.sampled_from([1, 2]))
+def test_diversity_measures_match_pyndeval_on_random_topics(rows, run, rel):
     import pyndeval
 
-    qrels = [pyndeval.SubtopicQrel(q, s, d, g) for (q, s, d), g in rows.items()]
+    qrels = [pyndeval.SubtopicQrel(q, s, d, int(g >= rel)) for (q, s, d), g in rows.items()]
     docs = [pyndeval.ScoredDoc(q, d, score) for q, ds in run.items() for d, score in ds.items()]
-    judged = {q for (q, _, _), g in rows.items() if g > 0}
+    judged = {q for (q, _, _), g in rows.items() if g >= rel}
     measures = {f"{ours}@{k}": f"{theirs}@{k}" for ours, theirs in NAMES.items() for k in (5, 10)}
     theirs = pyndeval.ndeval(qrels, docs, measures=list(measures.values())) if docs else {}
-    ours = evaluate(judgments_from_subtopics([(q, s, d, g) for (q, s, d), g in rows.items()]), run, list(measures))
+    topics = judgments_from_subtopics([(q, s, d, g) for (q, s, d), g in rows.items()])
+    ours = evaluate(topics, run, list(measures), PRESETS["default"].but(rel=rel)).per_query
+    canonical = {measure: measure.replace("@", f"(rel={rel})@") if rel > 1 else measure for measure in measures}
     for query in judged & run.keys():
         for measure, ndeval_name in measures.items():
-            assert ours.per_query[measure][query] == pytest.approx(theirs[query][ndeval_name], abs=1e-6), (
+            assert ours[canonical[measure]][query] == pytest.approx(theirs[query][ndeval_name], abs=1e-6), (
                 measure,
                 query,
             )

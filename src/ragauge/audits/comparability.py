@@ -31,9 +31,13 @@ def restate_measure(measure: Measure, convention: Convention, other: Convention)
     cutoff = measure.cutoff
     if measure.spec.name == "mrr" and cutoff == convention.mrr_depth:
         cutoff = None
-    usual = dict(make_measure(measure.spec, measure.cutoff, {}, convention).options)
+    usual = {"rel": convention.rel, **dict(make_measure(measure.spec, measure.cutoff, {}, convention).options)}
     chosen = {name: value for name, value in measure.options if value != usual[name]}
-    return make_measure(measure.spec, cutoff, chosen, other)
+    rel = {"rel": chosen.pop("rel")} if "rel" in chosen else {}
+    restated = make_measure(measure.spec, cutoff, chosen, other)
+    if not rel or "rel" not in dict(restated.options):  # The other convention may use a gain without a minimum grade.
+        return restated
+    return make_measure(measure.spec, cutoff, chosen | rel, other)
 
 
 @dataclass(frozen=True)

@@ -136,7 +136,7 @@ class VariantScorer:
             if not inside.all():
                 self._changed_inputs["orphans"] = Judgments(frame.filter(inside))
                 yield _data_change("judgments", "orphans", "judged documents that are not in the corpus removed")
-        if "rel" not in self.measure.spec.options:
+        if "rel" not in dict(self.measure.options):
             import polars as pl
 
             levels = sorted({float(g) for g in frame["grade"].unique() if g > 0})[1:4]
@@ -172,7 +172,7 @@ def _option_choices(audit_input: AuditInput, measure: Measure) -> dict[str, Sequ
     if audit_input.convention.duplicates != "error":  # The run has duplicate documents.
         choices["duplicates"] = ("first", "count")
     choices["gain"] = ("linear", "exp", "binary")
-    choices["rel"] = tuple(dict.fromkeys([1.0, *grades[:4]])) if "rel" in measure.spec.options else ()
+    choices["rel"] = tuple(dict.fromkeys([1.0, *grades[:4]])) if "rel" in dict(measure.options) else ()
     return choices
 
 

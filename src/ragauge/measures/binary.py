@@ -64,7 +64,8 @@ def recall(
     documents (best grade first, then in input order: the exact neighbours) and divides by k; `of=eps` counts
     documents whose distance is within (1 + eps) of the k-th exact one (and 1e-12, which matters only near 0) and
     divides by k: `eps=1e-06` allows only for ties and rounding.
-    Rule: 0 if no document is relevant. `of=eps` needs exact distances, and run scores that are negative distances.
+    Rule: 0 if no document is relevant. `of=eps` needs exact distances, and run scores that are negative distances; the
+    minimum relevant grade is not used: distances decide.
     Paper: Cleverdon, Mills and Keen (1966); Aumüller, Bernhardsson and Faithfull (2020), ANN-Benchmarks.
 
     >>> from ragauge.evaluation import evaluate
@@ -327,7 +328,8 @@ def relative_distance_error(judged: JudgedRanks, k: int) -> Floats:
 
     Formula: mean over ranks r <= k of found distance / true distance - 1.
     Rule: lower is better; a query missing from the run is unscored, since 0 would be perfect. A true distance of 0
-    is left out; unfilled ranks count as the largest found (or true) distance.
+    is left out; unfilled ranks count as the largest found (or true) distance. The minimum relevant grade is not used:
+    distances decide.
     Paper: Patella and Ciaccia (2008), The Many Facets of Approximate Similarity Search.
 
     >>> from ragauge.evaluation import evaluate

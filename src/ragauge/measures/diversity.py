@@ -98,7 +98,7 @@ def unique_ratio(judged: JudgedRanks, k: int) -> Floats:
     """Share of the first k ranks that hold a document not returned at a higher rank.
 
     Formula: |distinct ids in the first k| / k, as GraphFlow's Diversity@k.
-    Rule: empty ranks count as repetitions.
+    Rule: empty ranks count as repetitions. The minimum relevant grade is not used: every document counts.
     Paper: the GraphFlow study's diversity.
 
     >>> from ragauge.evaluation import evaluate
@@ -117,7 +117,7 @@ class _SubtopicCoverage:
     subtopics_by_document: Mapping[str, frozenset[int]]
 
 
-def _subtopic_coverage(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _SubtopicCoverage]]:
+def _subtopic_coverage(judged: JudgedRanks, rel: float) -> Iterator[tuple[Sequence[str], _SubtopicCoverage]]:
     """Yield the first documents and the covered subtopics of each query."""
     judgments = judged.judgments
     if judgments.subtopics is None:
@@ -135,12 +135,12 @@ def _subtopic_coverage(judged: JudgedRanks) -> Iterator[tuple[Sequence[str], _Su
         covers: dict[str, set[int]] = {}
         for key, grade in judgments.subtopics.get(query, {}).items():
             subtopic, _, doc = key.partition("\t")
-            if grade > 0:
+            if grade >= rel:
                 covers.setdefault(doc, set()).add(numbers.setdefault(subtopic, len(numbers)))
         yield ids, _SubtopicCoverage(len(numbers), {doc: frozenset(subtopics) for doc, subtopics in covers.items()})
 
 
-def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
+def subtopic_recall(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats:
     """Share of the subtopics that the first k documents cover.
 
     Formula: |subtopics covered by the first k| / |subtopics that any document covers|.
@@ -154,7 +154,7 @@ def subtopic_recall(judged: JudgedRanks, k: int) -> Floats:
     {'subtopic_recall@2': 0.5}
     """
     values = np.zeros(judged.n)
-    for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
+    for i, (ids, topic) in enumerate(_subtopic_coverage(judged, rel)):
         covered_subtopics: frozenset[int] = frozenset().union(
             *(topic.subtopics_by_document.get(doc, frozenset()) for doc in ids[:k])
         )
@@ -192,12 +192,12 @@ def _greedy_ideal_ranking(topic: _SubtopicCoverage, k: int, alpha: float) -> lis
     return order
 
 
-def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
+def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5, rel: float = 1) -> Floats:
     """Discounted gain that decreases for repeated subtopics, relative to the ideal.
 
     Formula: sum over ranks r <= k of (sum over its subtopics of (1 - alpha)^(times covered above)) / log2(r + 1),
     divided by that of the greedy ideal ranking.
-    Rule: 0 if no document covers a subtopic; all grades above 0 count the same.
+    Rule: 0 if no document covers a subtopic; all relevant grades count the same.
     Paper: Clarke et al. (2008), Novelty and Diversity in Information Retrieval Evaluation.
 
     >>> from ragauge.evaluation import evaluate
@@ -209,7 +209,7 @@ def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     """
     values = np.zeros(judged.n)
     discount = 1 / np.log2(np.arange(k) + 2)
-    for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
+    for i, (ids, topic) in enumerate(_subtopic_coverage(judged, rel)):
         if topic.n_subtopics:
             gains = _novelty_gains(ids[:k], topic, alpha)
             ideal_gains = _novelty_gains(_greedy_ideal_ranking(topic, k, alpha), topic, alpha)
@@ -217,7 +217,7 @@ def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     return values
 
 
-def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
+def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5, rel: float = 1) -> Floats:
     """Intent-aware expected reciprocal rank, as in ndeval.
 
     Formula: sum over ranks r <= k of (sum over its subtopics of (1 - alpha)^(times covered above)) / r, divided by
@@ -231,7 +231,7 @@ def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5) -> Floats:
     {'err_ia@1': 1.0}
     """
     values = np.zeros(judged.n)
-    for i, (ids, topic) in enumerate(_subtopic_coverage(judged)):
+    for i, (ids, topic) in enumerate(_subtopic_coverage(judged, rel)):
         if topic.n_subtopics:
             discounted_gains = _novelty_gains(ids[:k], topic, alpha) / np.arange(1, len(ids[:k]) + 1)
             max_gain = ((1 - alpha) ** np.arange(k) / np.arange(1, k + 1)).sum()

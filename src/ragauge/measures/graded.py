@@ -1,7 +1,8 @@
 """Measures of graded relevance: discounted gain and its variants, expected reciprocal rank, rank-biased precision.
 
-`gain` converts a grade to gain: linear (the grade), exp (2^grade - 1), binary (1 for any positive grade), or a table
-such as `1:3/2:9` (other grades stay linear). Unjudged documents and negative grades have no gain.
+`gain` converts a grade to gain: linear (the grade), exp (2^grade - 1), binary (1 if the grade is at least `rel`), or a
+table such as `1:3/2:9` (other grades stay linear). Unjudged documents and negative grades have no gain. `rel` is an
+option only if the gain is binary.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from ragauge.measures.binary import safe_divide
 from ragauge.measures.judged_ranks import JudgedRanks
 
 
-def compute_gains(grades: Floats, gain: str) -> Floats:
-    """Convert grades to gains.
+def compute_gains(grades: Floats, gain: str, rel: float = 1) -> Floats:
+    """Convert grades to gains; only the binary gain uses `rel`.
 
     >>> compute_gains(np.array([-1.0, 0.0, 1.0, 3.0]), "exp").tolist()
     [0.0, 0.0, 1.0, 7.0]
@@ -26,7 +27,7 @@ def compute_gains(grades: Floats, gain: str) -> Floats:
     if gain == "exp":
         return np.exp2(np.maximum(grades, 0)) - 1
     if gain == "binary":
-        return (grades > 0).astype(np.float64)
+        return (grades >= rel).astype(np.float64)
     gains = np.maximum(grades, 0)
     for pair in gain.split("/"):
         grade, _, value = pair.partition(":")
@@ -39,11 +40,11 @@ def compute_gains(grades: Floats, gain: str) -> Floats:
     return gains
 
 
-def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
+def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear", rel: float = 1) -> Floats:
     """Discounted cumulated gain: sum of the gains, discounted by rank.
 
     Formula: sum over ranks r <= k of gain(grade) / log2(r + 1).
-    Rule: unjudged documents have no gain.
+    Rule: unjudged documents have no gain. The minimum relevant grade is not used, unless gain=binary: grades are gains.
     Paper: Järvelin and Kekäläinen (2002), Cumulated Gain-Based Evaluation of IR Techniques.
 
     >>> from ragauge.evaluation import evaluate
@@ -54,18 +55,19 @@ def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> F
     if judged.averaged:
         depth = k or int(judged.retrieved.max(initial=1))
         discount = 1 / np.log2(np.arange(depth + 1) + 1.0, where=np.arange(depth + 1) > 0, out=np.ones(depth + 1))
-        return judged.count(query, compute_gains(grade, gain) * tie_expectation.mean_discount(judged, discount))
+        return judged.count(query, compute_gains(grade, gain, rel) * tie_expectation.mean_discount(judged, discount))
     if k is not None:
         within = rank <= k
         rank, query, grade = rank[within], query[within], grade[within]
-    return judged.count(query, compute_gains(grade, gain) / np.log2(rank + 1))
+    return judged.count(query, compute_gains(grade, gain, rel) / np.log2(rank + 1))
 
 
-def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
+def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear", rel: float = 1) -> Floats:
     """Discounted cumulated gain of the best possible ranking of the judged documents.
 
     Formula: dcg of all judged documents, best first, cut at k.
-    Rule: judged documents count whether they were retrieved or not.
+    Rule: judged documents count whether they were retrieved or not. The minimum relevant grade is not used, unless
+    gain=binary: grades are gains.
     Paper: Järvelin and Kekäläinen (2002), Cumulated Gain-Based Evaluation of IR Techniques.
 
     >>> from ragauge.evaluation import evaluate
@@ -73,7 +75,7 @@ def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear"
     {'ideal_dcg@1': 3.0}
     """
     grade, position = judged.ideal
-    owner, gains = judged.pool.owner, compute_gains(grade, gain)
+    owner, gains = judged.pool.owner, compute_gains(grade, gain, rel)
     if ":" in gain:  # gains in a table need not increase with the grade
         order = np.lexsort((-gains, owner))
         gains = gains[order]
@@ -81,11 +83,12 @@ def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear"
     return judged.count(owner[within], gains[within] / np.log2(position[within] + 2))
 
 
-def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> Floats:
+def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear", rel: float = 1) -> Floats:
     """Discounted cumulated gain relative to the best possible ranking.
 
     Formula: dcg@k / ideal_dcg@k. Without k the ideal has all judged documents; with k it is cut at k too.
-    Rule: 0 if no judged document has gain. The minimum relevant grade is not used: grades are gains.
+    Rule: 0 if no judged document has gain. The minimum relevant grade is not used, unless gain=binary: grades are
+    gains.
     Paper: Järvelin and Kekäläinen (2002); gain=exp is that of Burges et al. (2005), Learning to Rank.
 
     >>> from ragauge.evaluation import evaluate
@@ -95,19 +98,19 @@ def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear") -> 
     >>> [round(value, 6) for value in evaluate(qrels, run, names).means.values()]
     [0.630464, 0.576228, 0.73659]
     """
-    return safe_divide(dcg(judged, k, gain=gain), ideal_dcg(judged, k, gain=gain))
+    return safe_divide(dcg(judged, k, gain=gain, rel=rel), ideal_dcg(judged, k, gain=gain, rel=rel))
 
 
-def _gains_by_query(judged: JudgedRanks, gain: str) -> list[tuple[Ints, Floats, Floats, int]]:
+def _gains_by_query(judged: JudgedRanks, gain: str, rel: float) -> list[tuple[Ints, Floats, Floats, int]]:
     """Return gains by query.
 
     For each query these are the ranks and gains of returned judged documents, the positive ideal gains, and the
     number of documents returned.
     """
     best, _ = judged.ideal
-    ideal = compute_gains(best, gain)
+    ideal = compute_gains(best, gain, rel)
     bounds = np.searchsorted(judged.query, np.arange(judged.n + 1))
-    gains = compute_gains(judged.grade, gain)
+    gains = compute_gains(judged.grade, gain, rel)
     starts = judged.pool.starts
     out = []
     for i in range(judged.n):
@@ -117,12 +120,13 @@ def _gains_by_query(judged: JudgedRanks, gain: str) -> list[tuple[Ints, Floats, 
     return out
 
 
-def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
+def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1) -> Floats:
     """Ndcg averaged over the relevant documents, at the rank of each.
 
     Formula: mean over documents with gain of dcg@r / ideal_dcg@r, r the document's rank, or the end of the ranking
     if it was not returned.
-    Rule: 0 if no judged document has gain; trec_eval's ndcg_rel.
+    Rule: 0 if no judged document has gain; trec_eval's ndcg_rel. The minimum relevant grade is not used, unless
+    gain=binary: grades are gains.
     Paper: trec_eval, m_ndcg_rel.c.
 
     >>> from ragauge.evaluation import evaluate
@@ -130,7 +134,7 @@ def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
     {'ndcg_rel': 1.0}
     """
     values = np.zeros(judged.n)
-    for i, (rank, gains, ideal_gains, _) in enumerate(_gains_by_query(judged, gain)):
+    for i, (rank, gains, ideal_gains, _) in enumerate(_gains_by_query(judged, gain, rel)):
         if not len(ideal_gains):
             continue
         ideal_cumulated = np.cumsum(ideal_gains / np.log2(np.arange(len(ideal_gains)) + 2))
@@ -161,7 +165,7 @@ def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1)
     """
     values = np.zeros(judged.n)
     total = judged.relevant(rel).total
-    for i, (rank, gains, ideal_gains, retrieved) in enumerate(_gains_by_query(judged, gain)):
+    for i, (rank, gains, ideal_gains, retrieved) in enumerate(_gains_by_query(judged, gain, rel)):
         if not len(ideal_gains) or not total[i] or not judged.answered[i]:
             continue
         ideal_cumulated = np.cumsum(ideal_gains / np.log2(np.arange(len(ideal_gains)) + 2))
@@ -174,12 +178,13 @@ def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1)
     return values
 
 
-def normalised_gain(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
+def normalised_gain(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1) -> Floats:
     """G: gain discounted by the shortfall from the ideal ranking so far.
 
     Formula: sum of gain / log2(2 + cost - own) over the documents, divided by the sum of all gains; cost is the gain
     of the ideal ranking up to that rank (at least 1 per rank), own that of this ranking.
-    Rule: 0 if no judged document has gain; trec_eval's G.
+    Rule: 0 if no judged document has gain; trec_eval's G. The minimum relevant grade is not used, unless gain=binary:
+    grades are gains.
     Paper: trec_eval, m_G.c.
 
     >>> from ragauge.evaluation import evaluate
@@ -187,7 +192,7 @@ def normalised_gain(judged: JudgedRanks, *, gain: str = "linear") -> Floats:
     {'g': 1.0}
     """
     values = np.zeros(judged.n)
-    for i, (rank, gains, ideal_gains, _) in enumerate(_gains_by_query(judged, gain)):
+    for i, (rank, gains, ideal_gains, _) in enumerate(_gains_by_query(judged, gain, rel)):
         if not len(ideal_gains) or not len(rank):
             continue
         cost = np.cumsum(
@@ -217,7 +222,8 @@ def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: 
     """Expected reciprocal rank at which a user stops.
 
     Formula: sum over ranks r <= k of 1/r R(r) prod over s < r of (1 - R(s)), R = (2^grade - 1) / 2^top.
-    Rule: `top` is the highest grade of the scale (4 in TREC's gdeval); unjudged documents never satisfy.
+    Rule: `top` is the highest grade of the scale (4 in TREC's gdeval); unjudged documents never satisfy. The minimum
+    relevant grade is not used: grades are probabilities.
     Paper: Chapelle, Metzler, Zhang and Grinspan (2009), Expected Reciprocal Rank for Graded Relevance.
 
     >>> from ragauge.evaluation import evaluate
@@ -244,19 +250,22 @@ def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: 
     return judged.count(judged.query, continue_probability * stop_probability / judged.rank)
 
 
-def rank_biased_precision(judged: JudgedRanks, k: int | None = None, *, p: float = 0.9, gain: str = "scaled") -> Floats:
+def rank_biased_precision(
+    judged: JudgedRanks, k: int | None = None, *, p: float = 0.9, gain: str = "scaled", rel: float = 1
+) -> Floats:
     """Expected gain of a user who continues with probability p at each rank.
 
     Formula: (1 - p) times the sum over ranks r <= k of gain p^(r - 1).
     Rule: `gain=scaled` divides grades by the query's highest if that is above 1 (trec_eval 10); `gain=binary` counts
-    documents with a positive grade as 1; `gain=linear` uses the grades (ranx; can exceed 1).
+    relevant documents as 1; `gain=linear` uses the grades (ranx; can exceed 1). The minimum relevant grade is not used,
+    unless gain=binary: grades are gains.
     Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
 
     >>> from ragauge.evaluation import evaluate
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp(p=0.5)"]).means["rbp(p=0.5)"], 6)
     0.25
     """
-    gains = compute_gains(judged.grade, "linear" if gain == "scaled" else gain)
+    gains = compute_gains(judged.grade, "linear" if gain == "scaled" else gain, rel)
     if gain == "scaled":
         highest = np.ones(judged.n)
         np.maximum.at(highest, judged.pool.owner, judged.pool.grades)
@@ -270,7 +279,8 @@ def rbp_residual(judged: JudgedRanks, *, p: float = 0.9) -> Floats:
     """Possible increase of rbp if every unjudged document were relevant.
 
     Formula: p^n + (1 - p) times the sum over unjudged ranks r of p^(r - 1), n the length of the ranking.
-    Rule: 0 if every returned document is judged, and for queries missing from the run; trec_eval's rbp_resid.
+    Rule: 0 if every returned document is judged, and for queries missing from the run; trec_eval's rbp_resid. The
+    minimum relevant grade is not used: only whether documents are judged counts.
     Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
 
     >>> from ragauge.evaluation import evaluate

@@ -214,6 +214,13 @@ def make_measure(spec: MeasureSpec, cutoff: float | None, chosen: Mapping[str, A
     for option in chosen:
         if option not in spec.options:
             raise UnknownName("option", option, spec.options, of=spec.name, hint=_options_hint(spec))
+    if "rel" in options and (needed := _option_needed_by_rel(spec, options)):
+        if "rel" in chosen:
+            raise BadInput(
+                f"`rel` has no effect on {spec.name} with these options",
+                hint=f"add {needed}, or remove rel",
+            )
+        del options["rel"]
     if cutoff is None:
         cutoff = convention.mrr_depth if spec.name == "mrr" else DEFAULT_CUTOFFS.get(spec.name)
     _check_cutoff(spec, cutoff, convention.min_cutoff if spec.name == "precision" else 1)
@@ -222,6 +229,13 @@ def make_measure(spec: MeasureSpec, cutoff: float | None, chosen: Mapping[str, A
     if len(options.get("weights", "four")) != 4:
         raise BadInput(f"{spec.name} has four weights", hint="utility(weights=1/-1/0/0)")
     return Measure(spec, cutoff if cutoff is None or spec.cutoff == "level" else int(cutoff), tuple(options.items()))
+
+
+def _option_needed_by_rel(spec: MeasureSpec, options: Mapping[str, Any]) -> str:
+    """Return the option without which the minimum relevant grade has no effect; empty if it has one."""
+    if spec.name != "rndcg" and options.get("gain", "binary") != "binary":
+        return "gain=binary"
+    return "of=relevant" if options.get("of") == "eps" else ""
 
 
 def _options_hint(spec: MeasureSpec) -> str:

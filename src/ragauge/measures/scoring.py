@@ -233,7 +233,7 @@ def _measure_values(
     zeros = {"one": ("precision", "set_precision"), "recall-one": set(MEASURE_REGISTRY) - {"recall", "set_recall"}}
     keeps_zero = convention.none == "zero" or spec.name in zeros.get(convention.none, ())
     if spec.needs_relevant and not keeps_zero:
-        # Gain measures have no minimum relevant grade: any grade above 0 has gain.
+        # Gains have no minimum relevant grade: any grade above 0 has gain.
         pool = judged.pool
         is_relevant = pool.grades >= options["rel"] if "rel" in options else pool.grades > 0
         has_no_relevant = np.bincount(pool.owner[is_relevant], minlength=judged.n) == 0

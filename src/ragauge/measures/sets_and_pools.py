@@ -68,7 +68,8 @@ def judged_share(judged: JudgedRanks, k: int) -> Floats:
     """Share of the first k documents that are judged.
 
     Formula: |judged in the first k| / min(k, retrieved), as ir_measures' Judged@k.
-    Rule: a negative grade is unjudged; 0 if nothing was returned.
+    Rule: a negative grade is unjudged; 0 if nothing was returned. The minimum relevant grade is not used: only whether
+    documents are judged counts.
     Paper: Lu, Moffat and Culpepper (2016), The Effect of Pooling and Evaluation Depth on IR Metrics.
 
     >>> from ragauge.evaluation import evaluate
@@ -82,7 +83,8 @@ def unjudged_share(judged: JudgedRanks, k: int) -> Floats:
     """Share of the first k ranks that hold an unjudged document.
 
     Formula: |unjudged in the first k| / k.
-    Rule: empty ranks are not unjudged; trec_eval's unj.
+    Rule: empty ranks are not unjudged; trec_eval's unj. The minimum relevant grade is not used: only whether documents
+    are judged counts.
     Paper: trec_eval, m_unjudged.c.
 
     >>> from ragauge.evaluation import evaluate
@@ -115,7 +117,7 @@ def num_ret(judged: JudgedRanks) -> Floats:
     """Number of documents returned.
 
     Formula: the length of the ranking.
-    Rule: a count; summed over queries.
+    Rule: a count; summed over queries. The minimum relevant grade is not used: every document counts.
     Paper: trec_eval, m_num_ret.c.
 
     >>> from ragauge.evaluation import evaluate
@@ -129,7 +131,7 @@ def num_q(judged: JudgedRanks) -> Floats:
     """Number of queries that are scored.
 
     Formula: 1 for each query.
-    Rule: a count; summed over queries.
+    Rule: a count; summed over queries. The minimum relevant grade is not used: every query counts.
     Paper: trec_eval, m_num_q.c.
 
     >>> from ragauge.evaluation import evaluate
