@@ -100,11 +100,19 @@ def test_parse_measure_unknown_name_suggests_nearest():
         ("ndcg@2.5", "the cutoff of ndcg must be a whole number of at least 1, got 2.5"),
         ("recall(of=most)@10", "`of` of recall cannot be `most`"),
         ("rbp(p=high)", "`high` in `rbp\\(p=high\\)` is not a number"),
+        ("recall(rel=nan)", "`rel` of recall must be a finite number, got nan"),
+        ("err(top=inf)", "`top` of err must be a finite number, got inf"),
+        ("utility(weights=nan/1/1/1)", "`weights` of utility must be a finite number, got nan/1/1/1"),
     ],
 )
 def test_parse_measure_invalid_cutoff_or_option_raises_error(name, message):
     with pytest.raises(BadInput, match=message):
         parse_measure(name)
+
+
+def test_evaluate_gain_table_without_finite_numbers_raises_error():
+    with pytest.raises(BadInput, match="`1:nan` is not a gain"):
+        evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["ndcg(gain=1:nan)"])
 
 
 def test_parse_measure_unknown_option_suggests_nearest():

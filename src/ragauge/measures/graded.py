@@ -11,6 +11,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints
+from ragauge.core.settings import check_number
 from ragauge.measures import tie_expectation
 from ragauge.measures.binary import safe_divide
 from ragauge.measures.judged_ranks import JudgedRanks
@@ -32,8 +33,8 @@ def compute_gains(grades: Floats, gain: str, rel: float = 1) -> Floats:
     for pair in gain.split("/"):
         grade, _, value = pair.partition(":")
         try:
-            gains = np.where(grades == float(grade), float(value), gains)
-        except ValueError:
+            gains = np.where(grades == float(grade), check_number("gain", float(value)), gains)
+        except (ValueError, BadInput):
             raise BadInput(
                 f"`{gain}` is not a gain", hint="use linear, exp, binary, or a table such as 1:3/2:9"
             ) from None

@@ -210,6 +210,9 @@ def make_measure(spec: MeasureSpec, cutoff: float | None, chosen: Mapping[str, A
         table = isinstance(value, str) and ":" in value and allowed is not None and "…:…" in allowed
         if allowed is not None and value not in allowed and not table:
             raise BadInput(f"`{option}` of {spec.name} cannot be `{value}`", hint=f"choose one of {', '.join(allowed)}")
+        numbers = value if isinstance(value, tuple) else () if isinstance(value, str) else (value,)
+        if not all(map(math.isfinite, numbers)):
+            raise BadInput(f"`{option}` of {spec.name} must be a finite number, got {_format_value(value)}")
         options[option] = value
     for option in chosen:
         if option not in spec.options:
