@@ -615,7 +615,8 @@ def test_score_answers_empty_context_follows_convention():
     }
     for name, score in expected.items():
         assert score_sample(name, no_contexts, verdicts) == score
-        assert score_sample(name, no_contexts, verdicts, "rig") == "the context is empty"
+        assert score_sample(name, no_contexts, verdicts, "rig") == score
+        assert score_sample(name, no_contexts, verdicts, "rig-code") == "the context is empty"
     assert (
         score_sample("context_utilisation", no_contexts, verdicts) == "the contexts support no claim of the reference"
     )
@@ -628,10 +629,11 @@ def test_score_answers_empty_context_needs_no_verdicts():
     assert score_sample("context_precision", no_contexts, Verdicts("tower")) == 0.0
 
 
-def test_faithfulness_without_claims_and_context_is_unscored():
+def test_faithfulness_without_claims_and_context_follows_convention():
     no_contexts, no_claims = replace(TOWER, contexts=()), Verdicts("tower", ("answer",), {"answer": []})
     assert score_sample("faithfulness", no_contexts, no_claims) == "the answer contains no claims"
-    assert score_sample("faithfulness", no_contexts, no_claims, "rig") == "the context is empty"
+    assert score_sample("faithfulness", no_contexts, no_claims, "rig") == 1.0
+    assert score_sample("faithfulness", no_contexts, no_claims, "rig-code") == "the context is empty"
 
 
 def test_claim_recall_empty_answer_is_zero():

@@ -98,6 +98,8 @@ def test_evaluate_untied_runs_match_ranx(qrels, run):
         "ndcg@3",
         "ndcg_burges@3",
         "hit_rate@3",
+        "hits@3",
+        "hits",
     ]
     measures += ["r_precision"]
     names = [m.replace("r_precision", "r-precision") for m in measures]
@@ -107,13 +109,14 @@ def test_evaluate_untied_runs_match_ranx(qrels, run):
     for measure, name in zip(measures, names, strict=True):
         scores = [ours.per_query[measure][query] for query in order]
         assert scores == pytest.approx(list(np.atleast_1d(theirs[name])), abs=1e-9), measure
+        assert ours.means[measure] == pytest.approx(np.mean(theirs[name]), abs=1e-9), measure
 
 
 @given(judgments(), runs(docs=5, tied=True))
 def test_evaluate_averaged_ties_match_mean_over_all_orders(qrels, run):
     """The expected value is the mean over all orders of the tied documents, each evaluated as a ranked list."""
     measures = ["precision@2", "recall@2", "recall(of=capped)@3", "f1@3", "hit_rate@2", "mrr", "mrr@2"]
-    measures += ["map", "map@3", "ndcg", "ndcg@2", "dcg@3"]
+    measures += ["hits@2", "map", "map@3", "ndcg", "ndcg@2", "dcg@3"]
     found = evaluate(qrels, run, measures, "sklearn").per_query
     for query in qrels.keys() & run.keys():
         groups = {

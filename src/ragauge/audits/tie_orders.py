@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 SET_MEASURES = frozenset(
-    {"precision", "recall", "relative_precision", "hit_rate", "num_rel_ret", "f1", "r_precision", "rprec_mult"}
+    {"precision", "recall", "relative_precision", "hit_rate", "hits", "num_rel_ret", "f1", "r_precision", "rprec_mult"}
 )
 """Measures that depend only on which documents are within the cutoff, not on their order."""
 RANK_MEASURES = frozenset(

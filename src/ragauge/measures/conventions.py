@@ -131,7 +131,6 @@ _RIG_OPTIONS: Mapping[str, Any] = {
     "ties": "ranked",
     "duplicates": "count",
     "no_claims": "one",
-    "no_context": "unscored",
 }
 """Options shared by the document and the code of rig-retrieval-evals."""
 
@@ -163,7 +162,7 @@ PRESETS: Mapping[str, Convention] = MappingProxyType(
             Convention("graphflow", targets="identity", dedupe="after", **_LIST_EVALUATOR_OPTIONS),
             Convention("pgvectordb", gain="binary", f1_of="means", missing="error", **_LIST_EVALUATOR_OPTIONS),
             Convention("rig", none="recall-one", min_cutoff=0, **_RIG_OPTIONS),
-            Convention("rig-code", none="one", **_RIG_OPTIONS),
+            Convention("rig-code", none="one", no_context="unscored", **_RIG_OPTIONS),
             Convention("tokenization", mrr_depth=15, **_LIST_EVALUATOR_OPTIONS),
             Convention("ragas", map_of="found", **_LIST_EVALUATOR_OPTIONS),
         )

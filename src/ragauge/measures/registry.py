@@ -127,7 +127,7 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
         MeasureSpec(
             "num_rel_ret",
             sets_and_pools.num_rel_ret,
-            ("numrelret", "hits"),
+            ("numrelret",),
             "rank?",
             aggregate=total,
             needs_relevant=False,
@@ -285,6 +285,16 @@ MEASURE_REGISTRY: Mapping[str, MeasureSpec] = {
             paper="Unjudged",
         ),
         MeasureSpec("yaap", binary.yaap, needs_relevant=False, bounds=UNBOUNDED),
+        MeasureSpec(
+            "hits",
+            sets_and_pools.hits,
+            (),
+            "rank?",
+            needs_relevant=False,
+            averages_ties=True,
+            bounds=COUNT_BOUNDS,
+            paper="Hits",
+        ),
         MeasureSpec(
             "f1",
             binary.f1,

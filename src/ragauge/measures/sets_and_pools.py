@@ -169,6 +169,20 @@ def num_rel_ret(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) ->
     return relevant_retrieved(judged, k, rel)
 
 
+def hits(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats:
+    """Mean number of relevant documents returned.
+
+    Formula: |relevant and returned|, with k |relevant in the first k|.
+    Rule: averaged over queries, as in ranx; num_rel_ret is the sum.
+    Paper: Bassani (2022), ranx: A Blazing-Fast Python Library for Ranking Evaluation, ECIR.
+
+    >>> from ragauge.evaluation import evaluate
+    >>> evaluate({"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}, "r": {"x": 1.0}}, ["hits@10"]).means
+    {'hits@10': 0.5}
+    """
+    return relevant_retrieved(judged, k, rel)
+
+
 def set_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     """Share of the returned documents that are relevant.
 
