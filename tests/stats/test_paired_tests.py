@@ -388,6 +388,26 @@ def test_compare_pairs_ignores_float_rounding_of_differences(pairs):
     assert np.array(row.ci) * 10 == pytest.approx(np.array(integer_row.ci), abs=1e-9)
 
 
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 10), st.integers(0, 10)), min_size=3, max_size=30), st.sampled_from([1e3, 1e12])
+)
+def test_compare_pairs_large_scores_of_one_query_do_not_affect_others(pairs, large):
+    scores, base = np.array(pairs).T / 10
+    row = compare_pairs([make_pair(base, scores)], ComparisonSettings(rounds=200))[0]
+    with_large = compare_pairs([make_pair([*base, large], [*scores, large])], ComparisonSettings(rounds=200))[0]
+    assert (with_large.wins, with_large.losses, with_large.ties) == (row.wins, row.losses, row.ties + 1)
+    assert with_large.difference * (len(pairs) + 1) == pytest.approx(row.difference * len(pairs))
+    assert with_large.p_sign == row.p_sign
+
+
+def test_compare_pairs_one_large_score_keeps_eight_differences():
+    row = compare_pairs([make_pair([0.1] * 8 + [1e12], [0.5] * 8 + [1e12])], ComparisonSettings(rounds=2_000))[0]
+    assert (row.wins, row.losses, row.ties) == (8, 0, 1)
+    assert row.difference == pytest.approx(3.2 / 9)
+    assert row.p_sign == 2**-7
+
+
 def test_compare_pairs_lower_is_better_swaps_wins_and_losses():
     row = compare_pairs([make_pair([5, 5, 5], [4, 4, 6], lower_is_better=True)], ComparisonSettings())[0]
     assert (row.wins, row.losses, row.ties, row.better) == (2, 1, 0, True)

@@ -155,7 +155,8 @@ def paired_differences(system: Floats, baseline: Floats) -> Floats:
     """Subtract scores, and remove rounding from equal differences.
 
     Differences that are equal except for rounding become exactly equal. Ranks, signs and ties must not depend on the
-    last digits of a subtraction: 0.3 - 0.2 equals 0.2 - 0.1.
+    last digits of a subtraction: 0.3 - 0.2 equals 0.2 - 0.1. Rounding is relative to the two scores of a query, so a
+    query with large scores does not affect the others.
 
     >>> len(set(paired_differences(np.array([[0.3], [0.2]]), np.array([[0.2], [0.1]])).ravel().tolist()))
     1
@@ -163,10 +164,11 @@ def paired_differences(system: Floats, baseline: Floats) -> Floats:
     gaps = system - baseline
     if not len(gaps):
         return gaps
-    tolerance = 1e-12 * np.maximum(np.abs(system), np.abs(baseline)).max(axis=0)
-    order = np.argsort(np.abs(gaps), axis=0)
-    sizes = np.take_along_axis(np.abs(gaps), order, axis=0)
-    steps = np.diff(sizes, axis=0, prepend=0.0) > tolerance
+    tolerance = 1e-12 * np.maximum(np.abs(system), np.abs(baseline))
+    sizes = np.where(np.abs(gaps) <= tolerance, 0.0, np.abs(gaps))
+    order = np.argsort(sizes, axis=0)
+    sizes, tolerance = np.take_along_axis(sizes, order, axis=0), np.take_along_axis(tolerance, order, axis=0)
+    steps = np.diff(sizes, axis=0, prepend=0.0) > np.minimum(tolerance, np.roll(tolerance, 1, axis=0))
     first = np.maximum.accumulate(np.where(steps, np.arange(len(gaps))[:, None], -1), axis=0)
     common_size = np.where(first < 0, 0.0, np.take_along_axis(sizes, np.maximum(first, 0), axis=0))
     np.put_along_axis(sizes, order, common_size, axis=0)
