@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import ir_measures
 import numpy as np
@@ -129,6 +130,39 @@ def test_evaluate_averaged_ties_match_mean_over_all_orders(qrels, run):
         ).means
         for measure in measures:
             assert found[measure][query] == pytest.approx(all_orders[measure], abs=1e-9), (measure, query)
+
+
+@given(st.integers(1, 60), st.data())
+def test_evaluate_averaged_ties_match_exact_fractions(size, data):
+    n_relevant, k = data.draw(st.integers(1, size)), data.draw(st.integers(1, size))
+    qrels = {"q": {f"d{i:02}": 1 for i in range(n_relevant)}}
+    run = {"q": {f"d{i:02}": 1.0 for i in range(size)}}
+    arrangements = math.comb(size, n_relevant)
+    first_at = [Fraction(math.comb(size - i - 1, n_relevant - 1), arrangements) for i in range(size)]
+    found = Fraction(0)
+    for x in range(max(1, k - size + n_relevant), min(n_relevant, k) + 1):
+        share = Fraction(math.comb(n_relevant, x) * math.comb(size - n_relevant, k - x), math.comb(size, k))
+        found += (
+            share * sum(Fraction(1, i) * (1 + Fraction((i - 1) * (x - 1), max(k - 1, 1))) for i in range(1, k + 1)) / k
+        )
+    expected = {
+        f"hit_rate@{k}": sum(first_at[:k]),
+        f"mrr@{k}": sum(p / (i + 1) for i, p in enumerate(first_at[:k])),
+        f"map(of=found)@{k}": found,
+    }
+    means = evaluate(qrels, run, list(expected), "sklearn").means
+    assert means == pytest.approx({name: float(value) for name, value in expected.items()}, abs=1e-12)
+
+
+@pytest.mark.parametrize("ties", ["ranked", "expected"])
+def test_evaluate_forty_thousand_ties_match_closed_forms(ties):
+    n = 40_000
+    qrels = {"q": {f"d{i}": i % 2 for i in range(n)}}
+    run = {"q": {f"d{i}": 1.0 for i in range(n)}}
+    found = evaluate(qrels, run, ["mrr", "hit_rate@1", f"map(of=found)@{n // 2}"], f"ties={ties}").means
+    # In the order of the run every second document is relevant; in a random order the first is at rank r with 2^-r.
+    expected = (0.5, 0.0, 0.5) if ties == "ranked" else (math.log(2), 0.5, 0.5)
+    assert list(found.values()) == pytest.approx(expected, abs=1e-3)
 
 
 @given(judgments(), runs(docs=8))

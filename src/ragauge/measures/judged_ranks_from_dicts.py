@@ -212,9 +212,10 @@ class _TiePositions:
         columns = (segment[tied], offset[tied], self.ranks.n_above[tied], self.ranks.n_at_or_above[tied], score[tied])
         positions: list[int] = []
         current_query, keys, judged, query_scores, groups = -1, [""], [""], None, dict[int, list[str]]()
+        places: dict[int, dict[str, int]] = {}
         for query, judged_index, low, high, value in zip(*(column.tolist() for column in columns), strict=True):
             if query != current_query:
-                current_query, judged, groups = query, list(self.batch.grades[query]), {}
+                current_query, judged, groups, places = query, list(self.batch.grades[query]), {}, {}
                 keys, query_scores = self._ordered_ids(query, int(matches_per_query[query]))
             doc = judged[judged_index] if judged_index >= 0 else self.batch.names[query]
             if (group := groups.get(low)) is None:
@@ -225,7 +226,9 @@ class _TiePositions:
                 )
                 group = groups[low] = sorted(equal) if by_id and high - low > MAX_TIE_GROUP_TO_SCAN else equal
             if not by_id:
-                positions.append(group.index(doc))
+                if low not in places:
+                    places[low] = {tied_doc: place for place, tied_doc in enumerate(group)}
+                positions.append(places[low][doc])
             elif high - low > MAX_TIE_GROUP_TO_SCAN:
                 positions.append(high - low - bisect_right(group, doc))
             else:

@@ -7,7 +7,6 @@ group consists of the ranks `first` to `last` that its documents share; all orde
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import comb
 
 import numpy as np
 
@@ -59,7 +58,7 @@ def hit_rate(judged: JudgedRanks, k: int, rel: float) -> Floats:
     for query, first, size, n_relevant, above in _tie_groups(judged, rel):
         n_in_top = min(size, k - first + 1)
         if above == 0 and n_in_top > 0:
-            values[query] = 1 - comb(size - n_relevant, n_in_top) / comb(size, n_in_top)
+            values[query] = 1 - _no_relevant_above(size, n_relevant, n_in_top)[-1]
     return values
 
 
@@ -68,15 +67,18 @@ def reciprocal_rank(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
     values = np.zeros(judged.n)
     for query, first, size, n_relevant, above in _tie_groups(judged, rel):
         if above == 0:
-            # Probability that the first of `inside` relevant documents among `size` positions is at position i.
-            n_arrangements = comb(size, n_relevant)
-            positions = range(size - n_relevant + 1)
-            values[query] = sum(
-                comb(size - i - 1, n_relevant - 1) / n_arrangements / (first + i)
-                for i in positions
-                if k is None or first + i <= k
-            )
+            n_positions = size - n_relevant + 1
+            positions = np.arange(n_positions if k is None else min(n_positions, max(0, k - first + 1)))
+            is_first = _no_relevant_above(size, n_relevant, len(positions))[:-1] * n_relevant / (size - positions)
+            values[query] = (is_first / (first + positions)).sum()
     return values
+
+
+def _no_relevant_above(size: int, n_relevant: int, n_positions: int) -> Floats:
+    """Return the probability that the first 0, 1, … n positions of a tie group hold no relevant document."""
+    positions = np.arange(n_positions)
+    shares = np.maximum(size - n_relevant - positions, 0) / (size - positions)
+    return np.cumprod(np.concatenate([[1.0], shares]))
 
 
 def precision_sum(judged: JudgedRanks, k: int | None, rel: float) -> Floats:
@@ -100,17 +102,20 @@ def precision_of_found(judged: JudgedRanks, k: int, rel: float) -> Floats:
             continue
         # Groups above the cutoff are complete. Of the group that it splits, x relevant documents are in with this
         # probability.
-        value = 0.0
-        for x in range(max(0, n_in_top - (size - n_relevant)), min(n_relevant, n_in_top) + 1):
-            probability = comb(n_relevant, x) * comb(size - n_relevant, n_in_top - x) / comb(size, n_in_top)
-            expected_above = np.arange(n_in_top) * (x - 1) / max(n_in_top - 1, 1)
-            group_sum = (
-                float((x / n_in_top * (above + expected_above + 1) / np.arange(first, first + n_in_top)).sum())
-                if x
-                else 0.0
-            )
-            value += probability * (complete[query] + group_sum) / (above + x) if above + x else 0.0
-            if n_in_top == size:
-                complete[query] += group_sum
-        values[query] = value
+        x = np.arange(max(0, n_in_top - (size - n_relevant)), min(n_relevant, n_in_top) + 1)
+        positions = np.arange(n_in_top)
+        expected_above = (x - 1) / max(n_in_top - 1, 1) * (positions / (first + positions)).sum()
+        group_sums = x / n_in_top * ((above + 1) * (1 / (first + positions)).sum() + expected_above)
+        shares = (complete[query] + group_sums) / np.maximum(above + x, 1)  # without relevant documents both are 0
+        values[query] = (_hypergeometric(size, n_relevant, n_in_top, x) * shares).sum()
+        if n_in_top == size:
+            complete[query] += group_sums[0]
     return values
+
+
+def _hypergeometric(size: int, n_relevant: int, n_drawn: int, x: Ints) -> Floats:
+    """Return the probability of each number of relevant documents among those drawn; `x` has all possible ones."""
+    ratios = (n_relevant - x[:-1]) * (n_drawn - x[:-1]) / (x[1:] * (size - n_relevant - n_drawn + x[1:]))
+    logarithms = np.concatenate([[0.0], np.cumsum(np.log(ratios))])
+    weights = np.exp(logarithms - logarithms.max())
+    return np.asarray(weights / weights.sum())
