@@ -20,6 +20,8 @@ class _TieSpan(NamedTuple):
     measure: str
     low: float
     high: float
+    is_single: bool
+    """Whether some scores are equal only in single precision."""
 
 
 TrialScores = Scores | Sequence[Scores] | Mapping[str, Scores]
@@ -35,13 +37,25 @@ def describe_ties(systems: Iterable[TrialScores]) -> list[str]:
     if not spans:
         return []
     widest = max(spans, key=lambda span: span.high - span.low)
+    precision = " in single precision" if any(span.is_single for span in spans) else ""
     runs = dict.fromkeys(span.run for span in spans)
     runs_text = f" ({len(runs)} runs have such ties)" if len(runs) > 1 else ""
     return [
         f"ties: {widest.measure} of {widest.run} is between {format_score(widest.low)} and "
         f"{format_score(widest.high)}, depending on "
-        f"the order of documents with equal scores{runs_text}; `ragauge audit` shows every measure"
+        f"the order of documents with equal scores{precision}{runs_text}; {_describe_trec_order(trials, spans)}, and "
+        "`ragauge audit` shows every measure"
     ]
+
+
+def _describe_trec_order(trials: Sequence[Scores], spans: Sequence[_TieSpan]) -> str:
+    """Return which convention orders ties as trec_eval does, whose version 9 reads scores in single precision."""
+    rules = parse_convention(trials[0].convention)
+    if rules is None or rules.ties != "trec":
+        return "`-C trec9` orders them as trec_eval"
+    if any(span.is_single for span in spans):
+        return "`-C width=float32` orders them as trec_eval 9"
+    return "they are ordered by id, as by trec_eval"
 
 
 def _list_trials(system: TrialScores) -> list[Scores]:
@@ -51,6 +65,10 @@ def _list_trials(system: TrialScores) -> list[Scores]:
 def _tie_spans(scores: Scores) -> list[_TieSpan]:
     judged, rules = scores.judged, parse_convention(scores.convention)
     if judged is None or rules is None or judged.tie_span is None:
+        return []
+    if (
+        judged.depth is not None and rules.width == "double"
+    ):  # ragauge made the run; its scores keep the order of return
         return []
     first, last = judged.tie_span
     if not (last > first).any():
@@ -64,4 +82,4 @@ def _tie_spans(scores: Scores) -> list[_TieSpan]:
     worst, best = (
         score_judged_ranks(order_ties(undecided, best=best), measures, rules).means for best in (False, True)
     )
-    return [_TieSpan(scores.run, name, worst[name], best[name]) for name in map(str, measures)]
+    return [_TieSpan(scores.run, name, worst[name], best[name], judged.has_single_ties) for name in map(str, measures)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
@@ -95,7 +95,12 @@ class JudgedRanks:
     tie_last: Ints | None = None
     """Worst rank that each document can have among equal scores; None unless ties are averaged."""
     tie_span: tuple[Ints, Ints] | None = None
-    """Best and worst rank of each document among equal scores, if a rule settled ties; None if ranks were changed."""
+    """Best and worst rank of each document among scores that are equal in single precision, as in trec_eval 9.
+
+    None unless a rule settled ties, and if ranks were changed.
+    """
+    has_single_ties: bool = False
+    """Whether judged documents have scores that differ, but are equal to others in single precision."""
     top: TopDocuments | None = None
     """First documents of each query; None unless a measure needs them."""
     ties: str = "trec"
@@ -201,6 +206,8 @@ class RankWithTies:
     n_at_or_above: Ints
     in_order: NDArray[np.bool_]
     """Whether the scores of each segment are sorted best first."""
+    single: tuple[Ints, Ints]
+    """Both numbers for scores in single precision."""
 
     @property
     def tied(self) -> Ints:
@@ -233,7 +240,32 @@ def rank_scores(scores: Floats, starts: Ints, segment: Ints, score: Floats) -> R
     through = next_position.copy()
     if len(tied):
         through[tied] = _bisect_descending(scores, next_position[tied], end[tied], score[tied], strict=False)
-    return RankWithTies(above - begin, through - begin, in_order)
+    single_above, single_through = _bisect_in_single_precision(scores, (begin, end), (above, through), score)
+    return RankWithTies(above - begin, through - begin, in_order, (single_above - begin, single_through - begin))
+
+
+def _bisect_in_single_precision(
+    scores: Floats, bounds: tuple[Ints, Ints], found: tuple[Ints, Ints], score: Floats
+) -> tuple[Ints, Ints]:
+    """Find the positions of equal scores in single precision, where they differ from those `found` in double precision.
+
+    Only scores next to a tie are compared, so runs without such ties take little time.
+    """
+    (begin, end), (above, through) = bounds, found
+    with np.errstate(over="ignore"):
+        single = score.astype(np.float32)
+        higher = scores[np.maximum(above - 1, 0)].astype(np.float32)
+        lower = scores[np.minimum(through, len(scores) - 1)].astype(np.float32)
+        wider = np.flatnonzero(((above > begin) & (higher == single)) | ((through < end) & (lower == single)))
+        if not len(wider):
+            return above, through
+        rounded = scores.astype(np.float32).astype(np.float64)
+    above, through = above.copy(), through.copy()
+    for positions, strict in ((above, True), (through, False)):
+        positions[wider] = _bisect_descending(
+            rounded, begin[wider], end[wider], single[wider].astype(np.float64), strict=strict
+        )
+    return above, through
 
 
 def _bisect_descending(scores: Floats, low: Ints, high: Ints, score: Floats, *, strict: bool) -> Ints:
@@ -261,11 +293,13 @@ class JudgedMatches:
     row: list[Ints]
     first: list[Ints]
     last: list[Ints]
+    single_first: list[Ints]
+    single_last: list[Ints]
 
     @classmethod
     def none(cls) -> JudgedMatches:
         """Return an empty collection."""
-        return cls([], [], [], [], [])
+        return cls([], [], [], [], [], [], [])
 
     def add(self, query: Ints, row: Ints, tie_position: Ints, standing: RankWithTies) -> None:
         """Add matches; `tie_position` is the number of documents with equal score before each."""
@@ -274,11 +308,13 @@ class JudgedMatches:
         self.rank.append(standing.n_above + tie_position + 1)
         self.first.append(standing.n_above + 1)
         self.last.append(standing.n_at_or_above)
+        self.single_first.append(standing.single[0] + 1)
+        self.single_last.append(standing.single[1])
 
     def extend(self, matches: JudgedMatches) -> None:
         """Add the matches of another part."""
-        for name in ("query", "rank", "row", "first", "last"):
-            getattr(self, name).extend(getattr(matches, name))
+        for item in fields(self):
+            getattr(self, item.name).extend(getattr(matches, item.name))
 
 
 def build_judged_ranks(
@@ -293,8 +329,7 @@ def build_judged_ranks(
     top: tuple[Sequence[Sequence[str]], Sequence[Floats]] | None,
 ) -> JudgedRanks:
     """Sort the matches, and apply the options that remove documents from the ranking."""
-    columns = (matches.query, matches.rank, matches.row, matches.first, matches.last)
-    table = np.stack([_concatenate_parts(parts) for parts in columns])
+    table = np.stack([_concatenate_parts(getattr(matches, column.name)) for column in fields(matches)])
     table = table[:, np.argsort(table[0] * (table[1].max(initial=0) + 1) + table[1])]
     retrieved = lengths.astype(np.int64)
     if convention.own == "dropped":
@@ -310,7 +345,7 @@ def build_judged_ranks(
         retrieved = np.minimum(retrieved, convention.depth)
     if convention.duplicates == "first":
         table = table[:, np.sort(np.unique(table[2], return_index=True)[1])]
-    query, rank, row, first, last = table
+    query, rank, row, first, last, single_first, single_last = table
     if convention.unjudged == "condensed":
         keep = judgments.pool.grades[row] >= 0
         query, row = query[keep], row[keep]
@@ -327,7 +362,8 @@ def build_judged_ranks(
         answered,
         tie_first=first if averaged else None,
         tie_last=last if averaged else None,
-        tie_span=(first, last) if not averaged and unchanged else None,
+        tie_span=(single_first, single_last) if not averaged and unchanged else None,
+        has_single_ties=bool((single_last - single_first > last - first).any()),
         top=None if top is None else TopDocuments(*top),
         ties=convention.ties,
         name=name,
