@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import math
+import re
 
 import numpy as np
 import polars as pl
@@ -13,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragauge import PRESETS, Judgments, Run, audits, evaluate, judgments_from_neighbours
+from ragauge import PRESETS, Judgments, Run, audits, evaluate, judgments_from_neighbours, load
 from ragauge.audits import (
     chance_level,
     comparability,
@@ -78,7 +79,7 @@ def get_only(items):
 
 def test_run_audit_checks_sound_run_has_no_problem():
     for seed in range(5):
-        qrels, ranking = draw_collection(seed)
+        qrels, ranking = draw_collection(seed, judged=90)
         found = run_audit_checks(make_audit_input(qrels, ranking), AUDIT_CHECKS.values())
         assert found.problems == []
         assert {finding.check for finding in found.findings} >= {
@@ -528,6 +529,40 @@ def test_check_unjudged_by_hand():
     found = get_only(judgment_coverage.check_unjudged(make_audit_input(answers, ranking, ["mrr@2"])))
     assert not found.problem
     assert "they list relevant documents only" in found.message
+
+
+def test_check_unjudged_uses_depth_of_each_measure():
+    qrels, ranking = draw_collection(judged=52)
+    shallow = get_only(judgment_coverage.check_unjudged(make_audit_input(qrels, ranking, ["ndcg@10"])))
+    assert (shallow.problem, shallow.data["unjudged"]) == (False, 0.0)
+    deep = get_only(judgment_coverage.check_unjudged(make_audit_input(qrels, ranking, ["ndcg@10", "recall@100"])))
+    assert deep.problem
+    assert re.search(r"^0% of the top 10 documents are unjudged \(4\d\.\d% of the top 100\)", deep.message)
+    half = {q: dict(list(docs.items())[:50]) for q, docs in ranking.items()}
+    found = list(
+        judgment_coverage.check_unjudged(make_audit_input(qrels, {"deep": ranking, "half": half}, ["recall@100"]))
+    )
+    assert "of its top 100 documents are unjudged, but 0% of half's" in found[-1].message
+
+
+@pytest.mark.parametrize("rel", [1, 2])
+@pytest.mark.parametrize("name", ["synthetic:needles(documents=60,queries=12)", "synthetic:graph(documents=100)"])
+def test_check_unjudged_lists_of_relevant_documents_are_exempt(name, rel):
+    data = load(name)
+    ranking = {q: {d.id: -float(i) for i, d in enumerate(data.documents)} for q in data.judgments.nested}
+    convention = PRESETS["default"].but(rel=rel)
+    finding = next(judgment_coverage.check_unjudged(make_audit_input(data.judgments, ranking, ["mrr@50"], convention)))
+    assert not finding.problem
+    assert finding.data["unjudged"] > 0.5
+
+
+def test_check_unjudged_condensed_reports_removed_documents():
+    qrels = {f"q{i}": {"a": 2, "b": 0, "c": 0} for i in range(4)}
+    ranking = {q: {"x": 3.0, "a": 2.0, "b": 1.0} for q in qrels}
+    convention = PRESETS["default"].but(unjudged="condensed")
+    found = get_only(judgment_coverage.check_unjudged(make_audit_input(qrels, ranking, ["mrr@10"], convention)))
+    assert (found.problem, found.message) == (False, "33.3% of the top 10 documents are unjudged and are removed")
+    assert found.table.rows[0][3:5] == [1.0, 1.0]
 
 
 def test_check_unjudged_run_of_judged_documents_only_is_a_problem(shared):

@@ -38,3 +38,14 @@ def test_evaluate_rel_above_every_grade_is_noted():
     note = "no document is relevant: no judgment has grade 3 or more (the highest grade is 2)"
     assert note in evaluate_notes(run, convention="rel=3")
     assert note not in evaluate_notes(run, convention="rel=2")
+
+
+def test_evaluate_condensed_lists_note_measures_of_unjudged_documents():
+    run = {"q1": {"x": 2.0, "d1": 1.0}, "q2": {"d2": 1.0}}
+    measures = ["mrr", "judged@10", "rbp_resid"]
+    condensed = ragauge.evaluate(QRELS, run, measures, "unjudged=condensed")
+    note = "unjudged=condensed removes unjudged documents first, so judged@10, rbp_resid do not show their number"
+    assert note in condensed.notes
+    assert condensed.means["judged@10"] == 1.0
+    assert note not in ragauge.evaluate(QRELS, run, measures).notes
+    assert note not in ragauge.evaluate(QRELS, run, ["mrr"], "unjudged=condensed").notes

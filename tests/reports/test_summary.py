@@ -287,6 +287,18 @@ def test_significance_card_audit_problem_is_doubtful():
     assert join_details(card).endswith("; the audit found 1 problem")
 
 
+@pytest.mark.parametrize(("problem", "tone"), [(True, "doubtful"), (False, "good")])
+def test_significance_card_unjudged_share_counts_only_as_a_problem(problem, tone):
+    row = make_comparison("dense", "bm25", 0.1, 0.0004)
+    finding = Finding("dense", "unjudged", problem, 84, "84% are unjudged", data={"unjudged": 0.84, "top": 10})
+    result = make_overview(
+        [make_entry("bm25", 0.4), make_entry("dense", 0.5)], "bm25", [row], row, audit=Audit([finding])
+    )
+    card = find_card(result, "Is it significant?")
+    assert card.tone == tone
+    assert ("84% of the top 10 documents are unjudged" in join_details(card)) == problem
+
+
 FIELD_LEAK = "metadata `hidden` separates relevant documents from others without using the query"
 
 

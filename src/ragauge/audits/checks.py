@@ -39,7 +39,7 @@ REMEDIES: Mapping[str, str] = {
     ),
     "ceiling": "also report recall(of=capped) or a deeper cutoff",
     "depth": "create a deeper run, or report the measure at the depth of the run",
-    "unjudged": "judge these documents, or also report unjudged@10 and the score with `-C unjudged=condensed`",
+    "unjudged": "judge these documents, or also report their share and the score with `-C unjudged=condensed`",
     "pool bias": "judge the top of both runs before comparing them, or compare with `-C unjudged=condensed`",
     "judged only": "search the whole corpus, or report it as reranking and compare it only with other reranking runs",
     "chance": "check for ids that do not match, scores in ascending order, or a reranker that has no effect",

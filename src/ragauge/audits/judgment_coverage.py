@@ -247,14 +247,12 @@ def _shallow_run_finding(audit_input: AuditInput, run: str, deepest: int, short:
 
 DEFAULT_TOP = 10
 """Number of top documents checked for measures without a cutoff."""
-MAX_POOL_DEPTH = 20
-"""Maximum depth at which unjudged documents count as a flaw of a run: pools are shallow."""
 HIGH_UNJUDGED_SHARE = 0.2
 MIN_UNJUDGED_DIFFERENCE = 0.1
 MIN_FILTERED_QUERIES, MIN_FILTERED_DEPTH = 10, 20
 """Minimum numbers of queries and of documents per query that cannot all be judged by chance."""
 MIN_NONRELEVANT_SHARE = 0.2
-"""Minimum share of non-relevant judgments in a judged pool."""
+"""Minimum share of judgments with grade 0 in a judged pool."""
 
 
 def check_unjudged(audit_input: AuditInput) -> Iterator[Finding]:
@@ -262,34 +260,57 @@ def check_unjudged(audit_input: AuditInput) -> Iterator[Finding]:
 
     For each measure: the score, the score of judged documents only, and the score if all unjudged documents in its
     top had the median positive grade. The top is the cutoff, or 10 without one. A problem if 20% or more of the top
-    are unjudged at a cutoff of at most 20, or if the shares of two runs differ by 10 percentage points: the pool
-    then favours one of them. If fewer than 20% of the judgments are non-relevant, they are a list of relevant
-    documents rather than a judged pool, and unjudged documents are not a problem. A run that returns judged
+    of a measure are unjudged, or if the shares of two runs differ by 10 percentage points: the pool then favours one
+    of them. If fewer than 20% of the judgments have grade 0, they are a list of relevant documents rather than a
+    judged pool, as in pydocs and the synthetic datasets, and unjudged documents are not a problem; nor are they if
+    the convention removes them. A run that returns judged
     documents only, 20 or more per query for at least 10 queries, is a problem too: it was filtered by the judgments,
     or its candidates come from them.
     """
-    shares = {run: unjudged_share(_settled_judged_ranks(audit_input, run), DEFAULT_TOP) for run in audit_input.runs}
     grades = audit_input.judgments.pool.grades
-    negatives = float(((grades >= 0) & (grades < max(audit_input.convention.rel, 1e-9))).sum()) / max(1, len(grades))
+    negatives = float((grades == 0).sum()) / max(1, len(grades))
+    is_pool = negatives >= MIN_NONRELEVANT_SHARE and audit_input.convention.unjudged == "nonrelevant"
     for run in audit_input.runs:
-        yield _unjudged_finding(audit_input, run, negatives)
+        yield _unjudged_finding(audit_input, run, negatives, is_pool=is_pool)
         yield from _judged_only_findings(audit_input, run)
-    low, high = (min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)) if shares else ("", "")
-    if negatives >= MIN_NONRELEVANT_SHARE and len(shares) > 1 and shares[high] - shares[low] >= MIN_UNJUDGED_DIFFERENCE:
+    if is_pool and len(audit_input.runs) > 1:
+        yield from _pool_bias_findings(audit_input)
+
+
+def _pool_bias_findings(audit_input: AuditInput) -> Iterator[Finding]:
+    """Yield the largest difference between the shares of two runs, at the top of any measure."""
+    judged = {run: _settled_judged_ranks(audit_input, run) for run in audit_input.runs}
+    shares_by_top = {
+        top: {run: unjudged_share(ranks, top) for run, ranks in judged.items()} for top in _tops(audit_input)
+    }
+    gaps = {top: max(shares.values()) - min(shares.values()) for top, shares in shares_by_top.items()}
+    top = max(gaps, key=gaps.__getitem__)
+    shares = shares_by_top[top]
+    low, high = min(shares, key=shares.__getitem__), max(shares, key=shares.__getitem__)
+    if gaps[top] >= MIN_UNJUDGED_DIFFERENCE:
         yield Finding(
             high,
             "pool bias",
             problem=True,
             count=len(shares),
-            message=f"{format_number(shares[high], 'share')} of its top {DEFAULT_TOP} documents are unjudged, but "
+            message=f"{format_number(shares[high], 'share')} of its top {top} documents are unjudged, but "
             f"{format_number(shares[low], 'share')} of "
             f"{low}'s: the judgments cover the two runs unequally, and unjudged documents count as not relevant",
             table=FindingTable(
-                ["run", f"unjudged in {DEFAULT_TOP}"],
+                ["run", f"unjudged in {top}"],
                 list(shares.items()),
                 ["name", "share"],
             ),
         )
+
+
+def _top_of(measure: Measure) -> int:
+    return _rank_cutoff(measure) or DEFAULT_TOP
+
+
+def _tops(audit_input: AuditInput) -> list[int]:
+    """Return the number of top documents of each measure, smallest first."""
+    return sorted({DEFAULT_TOP, *map(_top_of, audit_input.measures)})
 
 
 def _judged_only_findings(audit_input: AuditInput, run: str) -> Iterator[Finding]:
@@ -322,7 +343,8 @@ def _convention_with_settled_ties(audit_input: AuditInput) -> Convention:
 
 
 def _settled_judged_ranks(audit_input: AuditInput, run: str) -> JudgedRanks:
-    return audit_input.judged(run, convention=_convention_with_settled_ties(audit_input))
+    """Return the judged ranks of a run with its unjudged documents, also if the convention removes them."""
+    return audit_input.judged(run, convention=_convention_with_settled_ties(audit_input).but(unjudged="nonrelevant"))
 
 
 def unjudged_share(judged: JudgedRanks, k: int) -> float:
@@ -372,7 +394,7 @@ def fill_unjudged(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
     )
 
 
-def _unjudged_finding(audit_input: AuditInput, run: str, negatives: float) -> Finding:
+def _unjudged_finding(audit_input: AuditInput, run: str, negatives: float, *, is_pool: bool) -> Finding:
     settled = _convention_with_settled_ties(audit_input)
     judged = _settled_judged_ranks(audit_input, run)
     measures = [measure for measure in audit_input.measures if has_exact_bounds(measure)]
@@ -380,12 +402,14 @@ def _unjudged_finding(audit_input: AuditInput, run: str, negatives: float) -> Fi
     good = grades[grades > 0]
     median = float(np.quantile(good, 0.5, method="lower")) if len(good) else 1.0
     rows: list[list[str | float | None]] = []
-    worst, effect = 0.0, ""
+    shares = {top: unjudged_share(judged, top) for top in _tops(audit_input)}
+    worst = max(shares, key=shares.__getitem__)
+    effect = ""
     for measure in measures:
-        k = int(measure.cutoff) if measure.cutoff and measure.spec.cutoff in ("rank", "rank?") else DEFAULT_TOP
+        k = _top_of(measure)
         part = unjudged_share(judged, k)
         min_relevant = float(dict(measure.options).get("rel", 0))
-        now = list_means(score_judged_ranks(judged, [measure], settled))[0]
+        now = list_means(audit_input.scores(run, convention=settled, measures=[measure]))[0]
         condensed_mean = list_means(
             audit_input.scores(run, convention=settled.but(unjudged="condensed"), measures=[measure])
         )[0]
@@ -393,25 +417,23 @@ def _unjudged_finding(audit_input: AuditInput, run: str, negatives: float) -> Fi
             score_judged_ranks(fill_unjudged(judged, k, max(median, min_relevant)), [measure], settled)
         )[0]
         rows.append([str(measure), str(k), format_number(part, "share"), now, condensed_mean, good_all])
-        if k <= MAX_POOL_DEPTH:
-            worst = max(worst, part)
         change = format_change(str(measure), now, good_all)
         if change and not effect:
             effect = f"{change} if the unjudged documents in its top {k} were relevant"
-    message = (
-        f"{format_number(unjudged_share(judged, DEFAULT_TOP), 'share')} of the top {DEFAULT_TOP} documents are "
-        f"unjudged and count as not relevant"
-    )
+    other = f" ({format_number(shares[worst], 'share')} of the top {worst})" if worst != DEFAULT_TOP else ""
+    fate = "count as not relevant" if settled.unjudged == "nonrelevant" else "are removed"
+    share = format_number(shares[DEFAULT_TOP], "share")
+    message = f"{share} of the top {DEFAULT_TOP} documents are unjudged{other} and {fate}"
     if negatives < MIN_NONRELEVANT_SHARE:
         only = f"{format_number(negatives, 'share')} of the judgments have grade 0: they list relevant documents only"
         message += f"; {only}, and the number of relevant documents among these is unknown"
     return Finding(
         run,
         "unjudged",
-        negatives >= MIN_NONRELEVANT_SHARE and worst >= HIGH_UNJUDGED_SHARE,
-        round(unjudged_share(judged, DEFAULT_TOP) * float(np.minimum(judged.retrieved, DEFAULT_TOP).sum())),
+        is_pool and shares[worst] >= HIGH_UNJUDGED_SHARE,
+        round(shares[DEFAULT_TOP] * float(np.minimum(judged.retrieved, DEFAULT_TOP).sum())),
         message,
         effect=f"{effect} (grade {median:g})" if effect else "",
         table=FindingTable(["measure", "top", "unjudged", "score", "judged only", "if relevant"], rows),
-        data={"unjudged": unjudged_share(judged, DEFAULT_TOP), "top": DEFAULT_TOP},
+        data={"unjudged": shares[DEFAULT_TOP], "top": DEFAULT_TOP},
     )

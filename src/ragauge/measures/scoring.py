@@ -29,6 +29,8 @@ UNJUDGED_QUERIES, MISSING_QUERIES = "unjudged queries", "missing queries"
 """Codes of the notes on queries of a run without judgments, and on judged queries that it lacks."""
 WHOLE_RANKING_MEASURES = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
 """Measures that, without a cutoff, change if a run is truncated."""
+UNJUDGED_MEASURES = frozenset({"judged", "unjudged", "rbp_resid"})
+"""Measures that depend on the unjudged documents of a ranking."""
 TREC_DEPTH = 1000
 """Depth of a TREC run, at which measures of whole rankings are published."""
 
@@ -62,6 +64,7 @@ def score_judged_ranks(
             *_query_notes(judged, convention),
             *_grade_notes(judged, measures, convention),
             *_depth_notes(judged, measures, convention),
+            *_condensed_notes(measures, convention),
         ],
         rel=convention.rel,
         lower_is_better=frozenset(_measure_name(m) for m in measures if _is_lower_better(m)),
@@ -187,6 +190,15 @@ def _depth_notes(
         text = f"at most {documents} per query, so {_list_names(limited)} {verb} computed at depth {depth}"
         notes.append(Note(text, judged.name))
     return notes
+
+
+def _condensed_notes(measures: Sequence[Measure | MeasureFunction], convention: Convention) -> list[str]:
+    """Return a note on measures of unjudged documents if the convention removes these."""
+    names = [measure for measure in measures if isinstance(measure, Measure) and measure.spec.name in UNJUDGED_MEASURES]
+    if convention.unjudged != "condensed" or not names:
+        return []
+    effect = "does not show" if len(names) == 1 else "do not show"
+    return [f"unjudged=condensed removes unjudged documents first, so {_list_names(names)} {effect} their number"]
 
 
 def _list_names(measures: Sequence[Measure]) -> str:

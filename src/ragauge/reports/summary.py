@@ -315,7 +315,9 @@ def _audit_doubts(overview: Overview, best: str) -> list[str]:
     problems = len(overview.audit.problems)
     doubts = [f"the audit found {pluralise(problems, 'problem')}"] if problems else []
     for finding in overview.audit.findings:
-        if finding.check == "unjudged" and finding.subject == best and finding.data["unjudged"] >= MIN_UNJUDGED_SHARE:
+        # Judgments that list relevant documents only are not a problem: the share says nothing about the scores.
+        is_unjudged = finding.check == "unjudged" and finding.subject == best and finding.problem
+        if is_unjudged and finding.data["unjudged"] >= MIN_UNJUDGED_SHARE:
             doubts.append(f"{finding.data['unjudged']:.0%} of the top {finding.data['top']} documents are unjudged")
     return doubts
 
