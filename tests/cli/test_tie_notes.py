@@ -46,7 +46,7 @@ def test_ties_that_change_a_printed_digit_are_noted_once(ragauge, command):
         ("close.run", "width=float32", "equal scores; they are ordered by id, as by trec_eval, and"),
     ],
 )
-def test_tie_note_names_what_reproduces_trec_eval(ragauge, run, convention, note):
+def test_tie_note_names_the_convention_of_trec_eval(ragauge, run, convention, note):
     assert note in ragauge("evaluate", "qrels.txt", run, "-m", "mrr", "-C", convention).stderr
 
 

@@ -420,7 +420,9 @@ def _unjudged_finding(audit_input: AuditInput, run: str, negatives: float, *, is
         change = format_change(str(measure), now, good_all)
         if change and not effect:
             effect = f"{change} if the unjudged documents in its top {k} were relevant"
-    other = f" ({format_number(shares[worst], 'share')} of the top {worst})" if worst != DEFAULT_TOP else ""
+    other = (
+        f" ({format_number(shares[worst], 'share')} of the top {worst})" if shares[worst] > shares[DEFAULT_TOP] else ""
+    )
     fate = "count as not relevant" if settled.unjudged == "nonrelevant" else "are removed"
     share = format_number(shares[DEFAULT_TOP], "share")
     message = f"{share} of the top {DEFAULT_TOP} documents are unjudged{other} and {fate}"
