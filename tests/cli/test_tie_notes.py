@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from command import command_in
@@ -53,6 +53,7 @@ def test_tie_note_names_the_convention_of_trec_eval(ragauge, run, convention, no
 SCORES = st.integers(0, 2).flatmap(lambda group: st.integers(0, 2).map(lambda step: group + step * 1e-9))
 
 
+@settings(max_examples=40)
 @given(judgments(), st.dictionaries(names("q", 3), st.dictionaries(names("d", 12), SCORES, min_size=1), min_size=1))
 def test_scores_that_differ_in_single_precision_are_noted(qrels, run):
     measures = ["mrr", "ndcg@3", "precision@2"]
