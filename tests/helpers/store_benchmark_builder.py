@@ -84,8 +84,8 @@ def make_full_benchmark(*, relevance=True):
               **relevance_fields(0.33)),
         point("faiss", 0.97, 0.12, build={"kind": "ivf", "lists": 100}, search={"probes": 16}, memory=4_900_000,
               **relevance_fields(0.41)),
-        point("annoy", 0.88, 0.3, build={"trees": 10}, search={"search_k": 1000}, memory=None, disk=9_000_000,
-              seconds=0.5, notes=["annoy cannot delete"], **relevance_fields(0.39)),
+        point("duckdb", 0.88, 0.3, build={"trees": 10}, search={"search_k": 1000}, memory=None, disk=9_000_000,
+              seconds=0.5, notes=["duckdb cannot delete"], **relevance_fields(0.39)),
         point("null", 0.0, 0.002, seconds=0.001, memory=0, **({} if not relevance else relevance_fields(math.nan))),
     ]  # fmt: skip
     failed = FailedConfiguration(

@@ -85,18 +85,6 @@ CASES: dict[str, Case] = {
     "hnswlib-replacing": Case(
         "hnswlib", {"replace_deleted": True, **GRAPH}, "hnswlib", low_recall_options={"ef_search": 10}
     ),
-    "voyager": Case("voyager", GRAPH, "voyager", low_recall_options={"ef_search": 10}),
-    "voyager-e4m3": Case(
-        "voyager",
-        {"dtype": "e4m3", **GRAPH},
-        "voyager",
-        rtol=0.1,
-        atol=0.1,
-        recall=0.7,
-        metrics=("cosine",),
-        low_recall_options={"ef_search": 10},
-    ),
-    "annoy": Case("annoy", {"n_trees": 50, "search_k": 20_000}, "annoy", low_recall_options={"search_k": 20}),
     "scann": Case(
         "scann",
         {"num_leaves": 20, "leaves_to_search": 20, "reorder": 200},

@@ -147,7 +147,7 @@ def test_bench_report_fits_80_columns():
 def test_bench_markdown_has_tables_summary_and_failures():
     text = to_markdown(make_full_benchmark())
     assert "17,100 queries per second" in text
-    assert "| annoy | not reached | not reached | not reached | - | - | - |" in text
+    assert "| duckdb | not reached | not reached | not reached | - | - | - |" in text
     assert "| chroma | insert | Batch size 10000 exceeds &lt;b>maximum&lt;/b> | fewer at a time |" in text
     assert "| hnswlib m=32 ef_search=80 |" in text
 
@@ -156,7 +156,7 @@ def test_bench_latex_has_row_per_store_with_best_in_bold():
     text = to_latex(make_full_benchmark())
     assert re.search(r"hnswlib +& 0\.9950 & \\textbf\{22,105\} +& \\textbf\{17,100\}", text)
     assert re.search(
-        r"annoy +& 0\.8800 & -- +& -- +& -- +& 0\.9000 & 0\.300 .*& \\underline\{0\.500\} +& -- \\\\", text
+        r"duckdb +& 0\.8800 & -- +& -- +& -- +& 0\.9000 & 0\.300 .*& \\underline\{0\.500\} +& -- \\\\", text
     )
     assert re.search(
         r"store +& recall & QPS .* & MRR +& p50 \(ms\) & p90 \(ms\) & p95 \(ms\) & p99 \(ms\) & build", text
@@ -259,7 +259,7 @@ def test_bench_tables_mark_unreliable_times():
 
 def test_recall_level_table_unreached_level_is_not_zero():
     table = rows_by_store(build_recall_level_table(make_full_benchmark()))
-    assert table["annoy"] == ["not reached"] * 3 + ["-"] * 3
+    assert table["duckdb"] == ["not reached"] * 3 + ["-"] * 3
     assert table["faiss ivf"][2] == "not reached"
 
 
@@ -381,10 +381,10 @@ def test_summary_names_fastest_smallest_and_failures():
         "fastest: 17,100 queries per second, 1.9 times as many as faiss ivf.",
         "Requirements are not met by hnswlib (does not sustain 5,000 queries per second; the next search misses 50% of "
         "the deletes; recall 0.930 during inserts; returns 42% of the rows with the filter of 1%), faiss ivf (not "
-        "measured), exact (not measured) and annoy (not measured).",
+        "measured), exact (not measured) and duckdb (not measured).",
         "Of the stores with recall 0.95, faiss ivf uses the least memory (4.9 MB) and exact is built fastest "
         "(0.020 s).",
-        "annoy (0.880) does not reach recall 0.95 in any configuration.",
+        "duckdb (0.880) does not reach recall 0.95 in any configuration.",
         "Exact neighbours have ndcg@10 0.4120, and from recall 0.955 on every configuration is within 0.005 of it, so "
         "more recall does not improve it.",
         "The times of 1 of 8 configurations are doubtful (marked ?). Measure them again on an idle machine with "
@@ -626,7 +626,7 @@ def test_bench_report_marks_reused_results_with_date():
 def test_summary_mixed_reused_and_new_results_is_stated():
     text = " ".join(summarise_benchmark(mark_reused(make_full_benchmark(), {"hnswlib"})))
     assert "are reused (made 2026-11-14) and compared with new ones; measure all again with `--fresh`" in text
-    all_reused = mark_reused(make_full_benchmark(), {"hnswlib", "exact", "faiss", "annoy"})
+    all_reused = mark_reused(make_full_benchmark(), {"hnswlib", "exact", "faiss", "duckdb"})
     only_points = replace(
         all_reused, points=[replace(measured, filters=(), changes=(), mixed=None) for measured in all_reused.points]
     )
@@ -812,7 +812,7 @@ def test_ragdbeval_export_has_values_at_every_cutoff():
 def test_ragdbeval_export_success_has_no_error_message():
     results = json.loads(ragdbeval.render_benchmark_json(make_full_benchmark()))["results"]
     assert [entry["success"] for entry in results] == [entry["error_message"] is None for entry in results]
-    assert ["annoy cannot delete"] in [entry.get("warnings") for entry in results]
+    assert ["duckdb cannot delete"] in [entry.get("warnings") for entry in results]
 
 
 # Charts.

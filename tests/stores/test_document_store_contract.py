@@ -261,7 +261,7 @@ def test_contract_covers_every_builtin_document_store():
     assert tested | {"vectors"} == set(plugins.BUILTIN_PLUGINS["document_stores"])
 
 
-@pytest.mark.parametrize("vector_store", ["exact", "faiss", "usearch", "hnswlib", "voyager"])
+@pytest.mark.parametrize("vector_store", ["exact", "faiss", "usearch", "hnswlib"])
 def test_vectors_document_store_keeps_ids_without_texts(tmp_path, vector_store):
     if vector_store != "exact":
         pytest.importorskip(vector_store)

@@ -720,7 +720,7 @@ def test_store_missing_library_raises_with_install_hint(monkeypatch, store):
         factory()
 
 
-@pytest.mark.parametrize("store", ["faiss", "usearch", "hnswlib", "voyager", "annoy", "scann"])
+@pytest.mark.parametrize("store", ["faiss", "usearch", "hnswlib", "scann"])
 def test_store_save_needs_folder_and_reopen_checks_options(store, tmp_path):
     case = next(case for case in CASES.values() if case.store == store)
     pytest.importorskip(case.library)
@@ -731,7 +731,7 @@ def test_store_save_needs_folder_and_reopen_checks_options(store, tmp_path):
     saved = StoreSpec(store, {}, "l2", str(tmp_path)).open()
     saved.add(make_ids(50), make_vectors(50, 4, 38))
     saved.save()
-    option, value = {"faiss": ("kind", "hnsw"), "annoy": ("n_trees", 3), "scann": ("num_leaves", 3)}.get(
+    option, value = {"faiss": ("kind", "hnsw"), "scann": ("num_leaves", 3)}.get(
         store, ("m", 7)
     )
     with pytest.raises(BadInput, match=f"a store with {option} "):
@@ -758,21 +758,6 @@ def test_usearch_view_is_read_only(tmp_path):
         with pytest.raises(BadInput, match="read-only view"):
             change()
     view.close()
-
-
-def test_voyager_8_bit_values_out_of_range_raise():
-    pytest.importorskip("voyager")
-    for dtype, maximum in (("float8", 1), ("e4m3", 448)):
-        store = StoreSpec("voyager", {"dtype": dtype}, "l2").open()
-        store.add(["a"], np.full((1, 4), maximum, np.float32))
-        for attempt in (
-            lambda store=store, maximum=maximum: store.add(["b"], np.full((1, 4), 1.5 * maximum, np.float32)),
-            lambda store=store, maximum=maximum: store.search(np.full((1, 4), -1.5 * maximum, np.float32), 1),
-            lambda store=store, maximum=maximum: store.update(["a"], np.full((1, 4), 2 * maximum, np.float32)),
-        ):
-            with pytest.raises(BadInput, match=f"{dtype} holds numbers from"):
-                attempt()
-        assert len(store) == 1
 
 
 def test_faiss_refine_returns_exact_distances():
@@ -836,7 +821,6 @@ def open_faiss(*, metric="cosine", **options):
 def test_store_invalid_options_raise():
     for store, options in (
         ("usearch", {"dtype": "f12"}),
-        ("voyager", {"dtype": "f32"}),
         ("scann", {"kind": "leaf"}),
     ):
         pytest.importorskip(store)
@@ -849,9 +833,6 @@ def test_store_invalid_options_raise():
         ("usearch", {"dtype": "i8", "metric": "l2"}),
         ("hnswlib", {"ef_construction": 0}),
         ("hnswlib", {"ef_search": 2.5}),
-        ("voyager", {"threads": -2}),
-        ("annoy", {"n_trees": 0}),
-        ("annoy", {"search_k": 0}),
         ("scann", {"num_leaves": 0}),
         ("scann", {"reorder": True}),
     ):

