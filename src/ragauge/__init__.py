@@ -30,7 +30,6 @@ _HOMES = {
     "Gain": "ragauge.knowledge.gain.results",
     "Gate": "ragauge.gates.results",
     "GraphAnalysis": "ragauge.knowledge.graph.results",
-    "History": "ragauge.experiments.history.results",
     "Hit": "ragauge.core.documents",
     "Incomparable": "ragauge.core.errors",
     "JudgedSamples": "ragauge.judging.results",
@@ -72,7 +71,6 @@ _HOMES = {
     "gain": "ragauge.knowledge.gain",
     "gate": "ragauge.gates",
     "graph": "ragauge.knowledge.graph",
-    "history": "ragauge.experiments.history",
     "judge": "ragauge.judging",
     "judge_async": "ragauge.judging",
     "judgments_from_neighbours": "ragauge.files.in_memory",
@@ -125,8 +123,6 @@ if TYPE_CHECKING:
     from ragauge.evaluation import evaluate, evaluate_runs
     from ragauge.experiments import run, run_each
     from ragauge.experiments.baselines import save_baseline
-    from ragauge.experiments.history import history
-    from ragauge.experiments.history.results import History
     from ragauge.experiments.rag_evaluator import RAGEvaluator
     from ragauge.experiments.reliability import reliability
     from ragauge.experiments.reliability.results import ReliabilityBySystem
@@ -183,7 +179,6 @@ __all__ = [
     "Gain",
     "Gate",
     "GraphAnalysis",
-    "History",
     "Hit",
     "Incomparable",
     "JudgedSamples",
@@ -225,7 +220,6 @@ __all__ = [
     "gain",
     "gate",
     "graph",
-    "history",
     "judge",
     "judge_async",
     "judgments_from_neighbours",

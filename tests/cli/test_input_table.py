@@ -37,7 +37,6 @@ ACCEPTED = {
     "validate": "run.json experiment qrels.txt beir samples.jsonl judged",
     "validate CORPUS": f"{CORPORA} bm25.run vectors.npy",
     "convert": "bm25.run run.json experiment qrels.txt beir samples.jsonl",
-    "history": "experiment",
     "judge": "samples.jsonl judged",
     "freshness RUN": "bm25.run run.json experiment/bm25 experiment",
     "freshness VERSIONS": "versions.jsonl",

@@ -111,7 +111,6 @@ def test_cli_without_arguments_prints_help_once(ragauge):
 WRITE_FILES = {
     "evaluate": "qrels.txt bm25.run",
     "reliability": "qrels.txt bm25.run",
-    "history": "empty",
     "stress": "--store memory --corpus corpus.jsonl",
     "lint": "corpus.jsonl",
     "freshness": "bm25.run --versions versions.jsonl",

@@ -9,7 +9,6 @@ import re
 import struct
 import sys
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
 from importlib.resources import files
 from xml.etree import ElementTree
 
@@ -24,8 +23,6 @@ from ragauge.comparison.quality_charts import MAX_LABELLED_SYSTEMS
 from ragauge.comparison.results import MeasureCurve, Overview, StratumMeans, SystemSummary
 from ragauge.core.errors import MissingExtra
 from ragauge.core.summaries import Latency, Mean, Speed
-from ragauge.experiments.history.charts import build_trend_chart
-from ragauge.experiments.history.results import History, HistoryPoint
 from ragauge.output.chart_files import chart_specification, render_png, render_svg
 from ragauge.output.chart_style import (
     LOSS_COLOUR,
@@ -423,74 +420,6 @@ def test_stages_chart_partial_stage_is_weighted_by_queries():
     assert [(row["stage"], row["ms"]) for row in rows] == [("rerank", 2.0), ("other", 2.0)]
 
 
-def make_history(*, changed: str = "") -> History:
-    days = [datetime(2026, 1, day, 12, tzinfo=UTC) for day in (1, 3, 5)]
-    points = [
-        HistoryPoint(day, f"runs/{i}", name, "ndcg@10", Mean(0.5 + i / 10, 10, 0.4, 0.9), changed * (i == 2))
-        for i, day in enumerate(days)
-        for name in ("bm25", UNUSUAL_NAMES[1])
-    ]
-    return History(points)
-
-
-def test_trend_chart_change_breaks_line_with_label():
-    drawing = build_trend_chart(make_history(changed="5 queries more"))["trend"]
-    panel = drawing.panels[0]
-    rows = [row for row in find_rows(panel, "part") if row["system"] == "bm25"]
-    assert [(row["run"], row["at"], row["value"], row["part"]) for row in rows] == [
-        (0, "2026-01-01 12:00:00", 0.5, 0),
-        (1, "2026-01-03 12:00:00", 0.6, 0),
-        (2, "2026-01-05 12:00:00", 0.7, 1),
-    ]
-    assert find_rows(panel, "changed") == [{"run": 1.5, "changed": "5 queries more"}]
-    assert "lines break" in drawing.caption
-    assert "bm25 0.700 on 2026-01-05, 0.500 on 2026-01-01, not comparable across 1 break" in drawing.alt
-    assert UNUSUAL_NAMES[1] in svg_texts(render_svg(chart_specification(drawing)))
-
-
-def test_trend_chart_without_change_has_one_line():
-    drawing = build_trend_chart(make_history())["trend"]
-    assert {row["part"] for row in find_rows(drawing.panels[0], "part")} == {0}
-    assert "lines break" not in drawing.caption
-    assert build_trend_chart(History([])) == {}
-
-
-EVENING = datetime(2026, 11, 15, 18, 42, 5, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("times", "labels"),
-    [
-        ([EVENING + timedelta(seconds=5 * i) for i in range(4)], ["18:42"]),
-        ([EVENING, EVENING + timedelta(minutes=7), EVENING + timedelta(hours=3)], ["18:42", "18:49", "21:42"]),
-        ([EVENING, EVENING + timedelta(seconds=4), EVENING + timedelta(days=3)], ["2026-11-15", "2026-11-18"]),
-        (
-            [EVENING.astimezone(timezone(timedelta(hours=9))), EVENING.replace(tzinfo=None, minute=50)],
-            ["18:42", "18:50"],
-        ),
-    ],
-    ids=["seconds", "one day", "days", "zones"],
-)
-def test_trend_chart_labels_runs_by_day_or_utc_time(times, labels):
-    points = [HistoryPoint(when, str(i), "bm25", "ndcg@10", Mean(0.5, 9)) for i, when in enumerate(times)]
-    drawing = build_trend_chart(History(points[::-1]))["trend"]
-    rows = find_rows(drawing.panels[0], "run")
-    assert sorted((row["run"], row["folder"]) for row in rows) == [(i, str(i)) for i in range(len(times))]
-    words = svg_texts(render_svg(chart_specification(drawing)))
-    assert [word for word in words if re.fullmatch(r"\d\d:\d\d(:\d\d)?|:\d\d|\d{4}-\d\d-\d\d", word)] == [
-        *labels,
-        *(["2026-11-15"] if ":" in labels[0] else []),
-    ]
-    assert "interval" not in drawing.caption
-
-
-def test_trend_chart_systems_of_one_run_share_step():
-    points = [
-        HistoryPoint(EVENING + timedelta(minutes=i), "a", name, "ndcg@10", Mean(0.5, 9)) for i, name in enumerate("xyz")
-    ]
-    assert {row["run"] for row in find_rows(build_trend_chart(History(points))["trend"].panels[0], "run")} == {0}
-
-
 # Missing values
 
 
@@ -611,7 +540,7 @@ def vega_expressions(value, key=""):
 
 
 def test_chart_specifications_are_json_without_nan_or_urls(drawings):
-    for drawing in [*drawings.values(), build_trend_chart(make_history())["trend"]]:
+    for drawing in drawings.values():
         for spec in [*(panel.spec for panel in drawing.panels), chart_specification(drawing)]:
             text = json.dumps({key: value for key, value in spec.items() if key != "$schema"}, allow_nan=False)
             assert "://" not in text
@@ -702,10 +631,7 @@ def test_chart_specifications_give_no_vega_lite_warnings(overview, capfd):
     import altair
     import vl_convert
 
-    for drawing in [
-        *draw_charts(overview).values(),
-        build_trend_chart(make_history(changed="5 queries more"))["trend"],
-    ]:
+    for drawing in draw_charts(overview).values():
         for panel in drawing.panels:
             assert altair.LayerChart.from_dict(panel.spec, validate=True)
         for spec in [*({**panel.spec, "width": 300} for panel in drawing.panels), chart_specification(drawing)]:

@@ -36,7 +36,6 @@ COMMANDS = {
     "ragauge-gain": "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w recall@3=0.5 -w novelty=0.5 --json",
     "ragauge-gate": "gate inputs/qrels.txt inputs/dense.run -b inputs/bm25.run -r 'mrr not worse' -r 'map > 1' --json",
     "ragauge-graph": "graph synthetic:graph --max-queries 30 --json",
-    "ragauge-history": "history folders -m recall@10 -m p95_ms --json",
     "ragauge-judged": "judge folders/judged -C default,no_claims=one --json",
     "ragauge-lint": "lint inputs/dirty.jsonl --json",
     "ragauge-novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --chat lexical --json",

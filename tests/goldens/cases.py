@@ -186,7 +186,6 @@ CASES: list[Case] = [
     Case("report-toy-json", f"report {TOY} --count-missing -b bm25 -m ndcg@10 -m map --format json"),
     Case("report-study-json", "report folders/study/lineup.json --format json", stored_timings=True),
     Case("report-study-long", "report folders/study/lineup.json --format long", stored_timings=True),
-    Case("history-run-folder", "history folders -m recall@10 --json"),
     Case(
         "reliability-toy", "reliability inputs/qrels.txt rag=inputs/bm25.run rag=inputs/dense.run -m hit_rate@5 --json"
     ),

@@ -50,7 +50,6 @@ COMMANDS = {
     "validate": "validate {} --strict",
     "validate CORPUS": "validate qrels.txt --corpus {}",
     "convert": "convert {} out.jsonl",
-    "history": "history {} --json",
     "judge": "judge {} --json",
     "freshness RUN": "freshness {} --versions versions.jsonl --json",
     "freshness VERSIONS": "freshness bm25.run --versions {} --json",

@@ -299,7 +299,7 @@ def targets() -> Iterator[Target]:
         yield Target(seed, "gate qrels.txt {} -r mrr>=0")
         yield Target(seed, "k-range qrels.txt {}")
         yield Target(seed, "freshness {} --versions inputs/versions.jsonl")
-    for use in ("evaluate {}", "compare {}", "report {}", "audit {}", "history {}", "gate {}/bm25 -r mrr>=0"):
+    for use in ("evaluate {}", "compare {}", "report {}", "audit {}", "gate {}/bm25 -r mrr>=0"):
         yield Target("folders/run", use)
     yield Target("folders/run", "k-range {}")
     yield Target("folders/run", "report {} --json")

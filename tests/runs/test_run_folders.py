@@ -41,7 +41,6 @@ def list_commands(run_folder):
         f"ragauge gate {run_folder}/good -b {run_folder}/bad -r 'mrr@10 not worse'",
         f"ragauge report {run_folder}",
         f"ragauge audit {run_folder}",
-        f"ragauge history {run_folder.parent}",
     ]
 
 
@@ -104,17 +103,14 @@ def test_run_folder_changed_judgments_are_rejected(run_folder):
 def test_run_folder_truncated_manifest_is_rejected(run_folder):
     manifest = run_folder / "bad" / "manifest.json"
     manifest.write_bytes(manifest.read_bytes()[:200])
-    check_rejected(run_folder, "manifest.json: is corrupt or incomplete", slice(0, 6))
-    process = run_line(f"ragauge history {run_folder.parent} --json", run_folder.parent)
-    assert "manifest.json" in json.dumps(json.loads(process.stdout)["skipped"])
+    check_rejected(run_folder, "manifest.json: is corrupt or incomplete")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "run.parquet"])
 @pytest.mark.slow
 def test_run_folder_missing_file_is_rejected(run_folder, name):
     (run_folder / "bad" / name).unlink()
-    check_rejected(run_folder, f"{name} of the finished run is missing", slice(0, 6))
-    assert "bad" in run_line(f"ragauge history {run_folder.parent} --json", run_folder.parent).stdout
+    check_rejected(run_folder, f"{name} of the finished run is missing")
 
 
 @pytest.mark.slow

@@ -731,9 +731,7 @@ def test_store_save_needs_folder_and_reopen_checks_options(store, tmp_path):
     saved = StoreSpec(store, {}, "l2", str(tmp_path)).open()
     saved.add(make_ids(50), make_vectors(50, 4, 38))
     saved.save()
-    option, value = {"faiss": ("kind", "hnsw"), "scann": ("num_leaves", 3)}.get(
-        store, ("m", 7)
-    )
+    option, value = {"faiss": ("kind", "hnsw"), "scann": ("num_leaves", 3)}.get(store, ("m", 7))
     with pytest.raises(BadInput, match=f"a store with {option} "):
         StoreSpec(store, {option: value}, "l2", str(tmp_path)).open()
     (tmp_path / "intake.json").write_text("{}")

@@ -43,7 +43,6 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "calibrate": CommandEntry(COMPARE, "Measure the agreement of a judge with human labels, and its biases."),
     "validate": CommandEntry(COMPARE, "Check the format of judgments, runs or samples."),
     "report": CommandEntry(REPORT, "Write a report of results: page, tables, charts, JSON, CSV, LaTeX."),
-    "history": CommandEntry(REPORT, "Show measures of saved runs over time."),
     "convert": CommandEntry(REPORT, "Convert judgments, runs or samples between formats."),
     "bench": CommandEntry(BENCHMARK, "Benchmark vector stores: recall, latency, throughput, build time, memory."),
     "stress": CommandEntry(BENCHMARK, "Stress-test a document store; exit with 3 if documents are lost or altered."),
