@@ -29,7 +29,6 @@ _HOMES = {
     "Freshness": "ragauge.knowledge.freshness.results",
     "Gain": "ragauge.knowledge.gain.results",
     "Gate": "ragauge.gates.results",
-    "GraphAnalysis": "ragauge.knowledge.graph.results",
     "Hit": "ragauge.core.documents",
     "Incomparable": "ragauge.core.errors",
     "JudgedSamples": "ragauge.judging.results",
@@ -44,8 +43,6 @@ _HOMES = {
     "PgVectorDB": "ragauge.systems.pgvector",
     "RAGEvaluator": "ragauge.experiments.rag_evaluator",
     "RagaugeError": "ragauge.core.errors",
-    "Reliability": "ragauge.stats.reliability",
-    "ReliabilityBySystem": "ragauge.experiments.reliability.results",
     "Run": "ragauge.core.records",
     "Sample": "ragauge.core.samples",
     "Scores": "ragauge.core.records",
@@ -70,7 +67,6 @@ _HOMES = {
     "fuse": "ragauge.fusion",
     "gain": "ragauge.knowledge.gain",
     "gate": "ragauge.gates",
-    "graph": "ragauge.knowledge.graph",
     "judge": "ragauge.judging",
     "judge_async": "ragauge.judging",
     "judgments_from_neighbours": "ragauge.files.in_memory",
@@ -83,7 +79,6 @@ _HOMES = {
     "read_judgments": "ragauge.files.readers",
     "read_run": "ragauge.files.readers",
     "rescore": "ragauge.judging",
-    "reliability": "ragauge.experiments.reliability",
     "report": "ragauge.reports",
     "run": "ragauge.experiments",
     "run_each": "ragauge.experiments",
@@ -124,8 +119,6 @@ if TYPE_CHECKING:
     from ragauge.experiments import run, run_each
     from ragauge.experiments.baselines import save_baseline
     from ragauge.experiments.rag_evaluator import RAGEvaluator
-    from ragauge.experiments.reliability import reliability
-    from ragauge.experiments.reliability.results import ReliabilityBySystem
     from ragauge.files.in_memory import judgments_from_neighbours, judgments_from_subtopics, run_from_arrays
     from ragauge.files.readers import read_judgments, read_run
     from ragauge.fusion import fuse, tune
@@ -139,8 +132,6 @@ if TYPE_CHECKING:
     from ragauge.knowledge.freshness.results import Freshness
     from ragauge.knowledge.gain import gain
     from ragauge.knowledge.gain.results import Gain
-    from ragauge.knowledge.graph import graph
-    from ragauge.knowledge.graph.results import GraphAnalysis
     from ragauge.knowledge.lint import lint
     from ragauge.knowledge.lint.results import Lint
     from ragauge.knowledge.novelty import novelty
@@ -150,7 +141,6 @@ if TYPE_CHECKING:
     from ragauge.reports import overview, report
     from ragauge.runs.results import Experiment, ExperimentSet
     from ragauge.stats.comparisons import Comparison, Comparisons
-    from ragauge.stats.reliability import Reliability
     from ragauge.store_benchmarks import bench
     from ragauge.store_benchmarks.results import StoreBenchmark, VectorSet
     from ragauge.store_stress import stress
@@ -178,7 +168,6 @@ __all__ = [
     "Freshness",
     "Gain",
     "Gate",
-    "GraphAnalysis",
     "Hit",
     "Incomparable",
     "JudgedSamples",
@@ -192,8 +181,6 @@ __all__ = [
     "PgVectorDB",
     "RAGEvaluator",
     "RagaugeError",
-    "Reliability",
-    "ReliabilityBySystem",
     "Run",
     "Sample",
     "Scores",
@@ -219,7 +206,6 @@ __all__ = [
     "fuse",
     "gain",
     "gate",
-    "graph",
     "judge",
     "judge_async",
     "judgments_from_neighbours",
@@ -231,7 +217,6 @@ __all__ = [
     "pgVectorDB",
     "read_judgments",
     "read_run",
-    "reliability",
     "report",
     "rescore",
     "run",

@@ -90,7 +90,6 @@ def ragauge(tmp_path):
         ("novelty corpus.jsonl --known nofile", "unknown dataset `nofile`", "list all with `ragauge datasets`"),
         ("datasets pydcos", "unknown dataset `pydcos`", "did you mean `pydocs`?"),
         ("k-range qrels.txt bm25.run -k a", "-k must be integers separated by commas, got `a`", "`-k 1,3,5,10`"),
-        ("reliability qrels.txt bm25.run -k 9", "has 1 trial, but k=9 needs as many", "use k up to 1"),
     ],
 )
 def test_cli_invalid_input_prints_one_line_error_with_hint(ragauge, line, message, hint):
@@ -110,11 +109,9 @@ def test_cli_without_arguments_prints_help_once(ragauge):
 
 WRITE_FILES = {
     "evaluate": "qrels.txt bm25.run",
-    "reliability": "qrels.txt bm25.run",
     "stress": "--store memory --corpus corpus.jsonl",
     "lint": "corpus.jsonl",
     "freshness": "bm25.run --versions versions.jsonl",
-    "graph": "corpus.jsonl",
     "tokenizers": "corpus.jsonl",
 }
 """Commands that write files, with arguments."""

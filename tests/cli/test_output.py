@@ -23,8 +23,6 @@ COMMANDS = {
     "stress": ["stress", "--store", "sqlite-vec", "--corpus", INPUTS / "known.jsonl", "--mode", "one by one"],
     "embedders": ["embedders", "synthetic:needles(documents=60, queries=8)", "-e", "words(dimensions=32)", "--quick"],
     "tokenizers": ["tokenizers", INPUTS / "known.jsonl", "-t", "bytes", "-t", "words"],
-    "reliability": ["reliability", INPUTS / "qrels.txt", f"rag={INPUTS / 'bm25.run'}", f"rag={INPUTS / 'dense.run'}"],
-    "graph": ["graph", "synthetic:graph", "--max-queries", "10"],
 }
 """One short call of each command whose report has charts."""
 

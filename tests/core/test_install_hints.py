@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "ragauge"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = set(PROJECT["optional-dependencies"])
-OTHER_INSTALL_HINTS = {"core/errors.py", "core/graphs.py"}
-"""The mechanism itself, and networkx, which is no extra."""
+OTHER_INSTALL_HINTS = {"core/errors.py"}
+"""The mechanism itself."""
 
 
 def find_missing_extras():

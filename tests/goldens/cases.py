@@ -186,9 +186,6 @@ CASES: list[Case] = [
     Case("report-toy-json", f"report {TOY} --count-missing -b bm25 -m ndcg@10 -m map --format json"),
     Case("report-study-json", "report folders/study/lineup.json --format json", stored_timings=True),
     Case("report-study-long", "report folders/study/lineup.json --format long", stored_timings=True),
-    Case(
-        "reliability-toy", "reliability inputs/qrels.txt rag=inputs/bm25.run rag=inputs/dense.run -m hit_rate@5 --json"
-    ),
     Case("calibrate-lexical", "calibrate inputs/labelled.jsonl -o c --json"),
     Case("calibrate-lexical-csv", "calibrate inputs/labelled.jsonl -o c --csv"),
     Case(
@@ -219,8 +216,6 @@ CASES: list[Case] = [
         "tokenizers inputs/known.jsonl -t bytes -t characters -t 'bpe(vocabulary=300)' --held-out 0 --json",
     ),
     Case("tokenizers-needles-csv", "tokenizers synthetic:needles -t bytes -t words --csv"),
-    Case("graph-synthetic", "graph synthetic:graph --max-queries 30 --json"),
-    Case("graph-synthetic-csv", "graph synthetic:multihop --graph 'knn(neighbours=4)' --max-queries 20 --csv"),
     Case("k-range-run-folder", "k-range folders/run --json"),
     Case("fuse-toy", "fuse inputs/bm25.run inputs/dense.run --method rrf --depth 10 -o - --format csv"),
     Case("validate-toy", f"validate {TOY} --json"),

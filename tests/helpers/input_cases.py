@@ -29,7 +29,7 @@ CORPUS_INPUTS = (
 """The same corpus in every format; `page.md` is its first document."""
 INPUTS = (
     "bm25.run", "run.json", "experiment/bm25", "experiment", "unfinished", "qrels.txt", "beir", *CORPUS_INPUTS,
-    "queries.jsonl", "scores.csv", "trials.csv", "samples.jsonl", "judged", "vectors.npy", "versions.jsonl",
+    "queries.jsonl", "scores.csv", "samples.jsonl", "judged", "vectors.npy", "versions.jsonl",
     "result.json", "swarm.csv", "empty.txt", "missing.run",
 )  # fmt: skip
 COMMANDS = {
@@ -45,7 +45,6 @@ COMMANDS = {
     "audit RUN": "audit qrels.txt {} --check ties --json",
     "audit CORPUS": "audit qrels.txt bm25.run --corpus {} --check unjudged --json",
     "fuse": "fuse {} bm25.run -o out.run",
-    "reliability": "reliability {} --json",
     "report": "report {} -o out.json",
     "validate": "validate {} --strict",
     "validate CORPUS": "validate qrels.txt --corpus {}",
@@ -60,7 +59,6 @@ COMMANDS = {
     "novelty KNOWN": "novelty corpus.jsonl --known {} -e words --json",
     "gain BEFORE": "gain --dataset beir --before {} --add page.md --json -e words",
     "gain ADD": "gain --dataset beir --add {} --json -e words",
-    "graph": "graph {} --json",
     "tokenizers": "tokenizers {} -t bytes --json",
     "run": "run {} -s bm25 --json --warmup 0 -o out",
     "calibrate": "calibrate {} --json",
@@ -112,9 +110,6 @@ def write_inputs(folder: Path) -> Path:
     (folder / "bm25.run").write_text("".join(lines))
     scores = [f"bm25,{query},mrr,0.5\n" for query in QUERIES]
     (folder / "scores.csv").write_text("system,query,measure,value\n" + "".join(scores))
-    (folder / "trials.csv").write_text(
-        "task,trial,success\n" + "".join(f"t{i},{n},{(i + n) % 2}\n" for i in range(6) for n in range(3))
-    )
     samples = [
         {
             "id": query,

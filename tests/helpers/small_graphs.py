@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import networkx as nx
 import numpy as np
+import rustworkx as rx
 
 from ragauge.core.documents import Document
 from ragauge.core.graphs import LinkArrays
@@ -61,3 +63,24 @@ def chi_squared_p(counts, expected):
 def build_walker(factory, corpus, **options):
     """Create a walker from flat options, as the system builder does."""
     return read_parameters(factory).call(options, {"corpus": corpus})
+
+
+def list_edges(graph):
+    """List each link of a graph once: two node numbers and the weight."""
+    rows = zip(graph.sources.tolist(), graph.ends.tolist(), graph.weights.tolist(), strict=True)
+    return [(source, target, weight) for source, target, weight in rows if source < target]
+
+
+def to_networkx(graph):
+    converted = nx.Graph()
+    converted.add_nodes_from(graph.ids)
+    edges = list_edges(graph)
+    converted.add_weighted_edges_from((graph.ids[one], graph.ids[other], weight) for one, other, weight in edges)
+    return converted
+
+
+def to_rustworkx(graph):
+    converted = rx.PyGraph(multigraph=False)
+    converted.add_nodes_from(list(graph.ids))
+    converted.add_edges_from(list_edges(graph))
+    return converted

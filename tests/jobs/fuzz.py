@@ -84,7 +84,6 @@ def write_seeds(folder: Path) -> None:
     )
     report = {"judge": "j", "metrics": [{"metric": "mrr", "per_query": [["q1", 0.5], ["q2", 1.0]]}]}
     (folder / "rig_report.json").write_text(json.dumps(report))
-    (folder / "trials.csv").write_text("query_id,trial,success\nq1,1,1\nq1,2,0\nq2,1,1\nq2,2,1\n")
     pl.read_csv(folder / "wide.csv").write_parquet(folder / "wide.parquet")
     samples = read_samples(str(folder / "inputs/samples.jsonl"))
     for form in SAMPLE_ROW_BUILDERS:
@@ -147,7 +146,6 @@ def _write_results(folder: Path) -> None:
         "novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --embedder words",
         "freshness": "freshness a.run --versions inputs/versions.jsonl",
         "tokens": "tokenizers inputs/kb -t bytes",
-        "graph": "graph inputs/kb --graph entities",
     }.items():
         with contextlib.chdir(folder), contextlib.suppress(Exception):
             call([*line.split(), "-o", f"result_{name}.json"])
@@ -195,7 +193,7 @@ class Target(NamedTuple):
     @property
     def weight(self) -> int:
         """Relative frequency of this target: lowest for slow commands."""
-        slow = ("audit", "report", "run", "graph", "gain", "calibrate", "novelty", "judge")
+        slow = ("audit", "report", "run", "gain", "calibrate", "novelty", "judge")
         return 20 if not isinstance(self.use, str) else 1 if self.use.split()[0] in slow else 10
 
     @property
@@ -309,7 +307,7 @@ def targets() -> Iterator[Target]:
     yield Target("folders/study/lineup.json", "report {}")
     for use in ("report {}", "compare {} folders/judged_b", "gate {} -r faithfulness>=0", "validate {}", "evaluate {}"):
         yield Target("folders/judged", use)
-    for name in ("lint", "novelty", "freshness", "tokens", "graph"):
+    for name in ("lint", "novelty", "freshness", "tokens"):
         yield Target(f"result_{name}.json", "report {}")
     for ending in ("txt", "json", "csv", "jsonl"):
         seed = f"targets.{ending}" if ending != "txt" else "inputs/targets.txt"
@@ -320,7 +318,6 @@ def targets() -> Iterator[Target]:
     for seed in ("wide.csv", "long.csv", "rig_report.json", "wide.parquet"):
         yield Target(seed, "compare {} wide.csv")
         yield Target(seed, "gate {} -r map>=0")
-    yield Target("trials.csv", "reliability {}")
     for name in ("ragauge.jsonl", "ragauge.csv", "ragauge.parquet", "ragas.json", "ragas.csv", "deepeval.json"):
         seed = f"samples_{name}"
         yield Target(seed, "judge {} --chat lexical -m faithfulness --json")
@@ -336,7 +333,6 @@ def targets() -> Iterator[Target]:
         yield Target(seed, "novelty {} --known inputs/known.jsonl --embedder words")
         yield Target(seed, "tokenizers {} -t bytes")
     yield Target("inputs/kb", "run {} -s bm25 --out out --warmup 0")
-    yield Target("inputs/kb", "graph {} --graph entities")
     yield Target("inputs/kb", "gain --before inputs/known.jsonl --add inputs/new.jsonl --dataset {} -s bm25")
     yield Target("inputs/new.jsonl", "gain --before inputs/known.jsonl --add {} --dataset inputs/kb -s bm25")
     for ending in ("npy", "fvecs", "fbin", "ivecs", "bvecs", "parquet"):

@@ -35,7 +35,6 @@ KINDS = {
     "page.md": "corpus",
     "queries.jsonl": "queries",
     "scores.csv": "scores",
-    "trials.csv": "trials",
     "samples.jsonl": "samples",
     "judged": "judged samples",
     "vectors.npy": "vectors",

@@ -18,15 +18,16 @@ from ragauge.core.protocols import GraphBuilder
 from ragauge.core.vectors import to_unit_rows
 from ragauge.systems.graph_entities import EntityLinks
 from ragauge.systems.graph_links import MetadataLinks, NeighbourLinks, SharedFieldLinks
+from small_graphs import to_networkx
 
 NONE = np.zeros((0, 1), np.float32)
 
 
 def link_documents(linker, documents, vectors=NONE) -> dict[tuple[str, str], float]:
     """Return the weight of each linked pair of ids."""
-    graph = Graph.of(
-        [document.id for document in documents], {linker.name: linker.link(documents, vectors)}
-    ).to_networkx()
+    graph = to_networkx(
+        Graph.of([document.id for document in documents], {linker.name: linker.link(documents, vectors)})
+    )
     return {tuple(sorted(pair)): weight for *pair, weight in graph.edges(data="weight")}
 
 

@@ -29,7 +29,7 @@ from ragauge.systems.graph_corpus import (
 )
 from ragauge.systems.graph_swarm import Swarm
 from ragauge.systems.graph_walkers import GraphFlow
-from small_graphs import QUERY, FixedLinks, Points, build_walker, chi_squared_p, ids, make_corpus
+from small_graphs import QUERY, FixedLinks, Points, build_walker, chi_squared_p, ids, make_corpus, to_networkx
 
 MANY = 20_000
 """Number of draws in a test of frequencies; it detects a probability that is wrong by 0.02."""
@@ -82,7 +82,7 @@ def test_link_table_restrict_to_matches_networkx_subgraph():
     )
     rows = rng.permutation(30)[:12]
     subtable = LinkTable.of(graph, 64).restrict_to(rows)
-    expected = graph.to_networkx().subgraph([str(row) for row in rows])
+    expected = to_networkx(graph).subgraph([str(row) for row in rows])
     heaviest = graph.weights.max()
     seen = {}
     for node, place in zip(*np.nonzero(subtable.weights), strict=True):

@@ -16,6 +16,7 @@ from ragauge.core.graphs import LinkArrays
 from ragauge.core.stages import StageTimer
 from ragauge.systems.graph_corpus import LinkedCorpus
 from ragauge.systems.graph_walkers import PageRank
+from small_graphs import to_networkx, to_rustworkx
 
 
 class Points:
@@ -76,7 +77,7 @@ def test_pagerank_matches_networkx_and_rustworkx(rows, query, seeds, damping, te
     hits = ranker.search(text, SIZE)
     personalization = start_probabilities(cosines, seeds, temperature)
     exact = nx.pagerank(
-        corpus.graph.to_networkx(),
+        to_networkx(corpus.graph),
         alpha=damping,
         personalization={f"d{row}": share for row, share in personalization.items()},
         tol=1e-12,
@@ -85,7 +86,7 @@ def test_pagerank_matches_networkx_and_rustworkx(rows, query, seeds, damping, te
     total = sum(hit.score for hit in hits)
     assert {hit.id: pytest.approx(hit.score / total, abs=1e-6) for hit in hits} == exact
     rustworkx_scores = rx.pagerank(
-        corpus.graph.to_rustworkx().to_directed(),
+        to_rustworkx(corpus.graph).to_directed(),
         alpha=damping,
         weight_fn=float,
         personalization=personalization,
@@ -106,7 +107,7 @@ def test_pagerank_large_random_graph_matches_networkx():
     text = " ".join(map(str, rng.normal(size=size)))
     start_shares = start_probabilities(corpus.similarities(text), 10, 0.05)
     exact = nx.pagerank(
-        corpus.graph.to_networkx(), personalization={f"d{row}": share for row, share in start_shares.items()}, tol=1e-12
+        to_networkx(corpus.graph), personalization={f"d{row}": share for row, share in start_shares.items()}, tol=1e-12
     )
     hits = PageRank(corpus, damping=0.85, temperature=0.05).search(text, size)
     total = sum(hit.score for hit in hits)

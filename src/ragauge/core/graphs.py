@@ -6,17 +6,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
 from ragauge.core.records import Floats, Ints
-
-if TYPE_CHECKING:
-    import networkx as nx
-    import rustworkx as rx
 
 
 class LinkArrays(NamedTuple):
@@ -120,41 +116,6 @@ class Graph:
         return counts | (
             {"skipped": {kind: dict(reasons) for kind, reasons in self.skipped.items()}} if self.skipped else {}
         )
-
-    def to_rustworkx(self) -> rx.PyGraph[str, float]:
-        """Convert to a rustworkx graph: ids are the data of nodes, weights those of edges."""
-        try:
-            import rustworkx
-        except ImportError:
-            raise MissingExtra("a graph of rustworkx", "graph") from None
-
-        graph: rx.PyGraph[str, float] = rustworkx.PyGraph(multigraph=False)
-        graph.add_nodes_from(list(self.ids))
-        is_forward = self.sources < self.ends
-        rows = zip(
-            self.sources[is_forward].tolist(),
-            self.ends[is_forward].tolist(),
-            self.weights[is_forward].tolist(),
-            strict=True,
-        )
-        graph.add_edges_from(list(rows))
-        return graph
-
-    def to_networkx(self) -> nx.Graph[str]:
-        """Convert to a networkx graph: nodes are ids, edges have a `weight`."""
-        try:
-            import networkx
-        except ImportError:
-            raise BadInput("networkx is not installed", hint="pip install networkx") from None
-
-        graph: nx.Graph[str] = networkx.Graph()
-        graph.add_nodes_from(self.ids)
-        is_forward = self.sources < self.ends
-        for source, target, weight in zip(
-            self.sources[is_forward], self.ends[is_forward], self.weights[is_forward].tolist(), strict=True
-        ):
-            graph.add_edge(self.ids[source], self.ids[target], weight=weight)
-        return graph
 
 
 def _check_links(kind: str, links: LinkArrays, nodes: int) -> tuple[Ints, Ints, Floats]:

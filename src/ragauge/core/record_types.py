@@ -43,14 +43,10 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
     ),
     "ragauge-gain": ResultModules("gain", "ragauge.knowledge.gain.results", "ragauge.knowledge.gain.report"),
     "ragauge-gate": ResultModules("gate", "ragauge.gates.results", "ragauge.gates.report"),
-    "ragauge-graph": ResultModules("graph", "ragauge.knowledge.graph.results", "ragauge.knowledge.graph.report"),
     "ragauge-judged": ResultModules("judge", "ragauge.judging.results", "ragauge.judging.report"),
     "ragauge-lint": ResultModules("lint", "ragauge.knowledge.lint.results", "ragauge.knowledge.lint.report"),
     "ragauge-novelty": ResultModules(
         "novelty", "ragauge.knowledge.novelty.results", "ragauge.knowledge.novelty.report"
-    ),
-    "ragauge-reliability": ResultModules(
-        "reliability", "ragauge.experiments.reliability.results", "ragauge.experiments.reliability.report"
     ),
     "ragauge-report": ResultModules("report", "ragauge.comparison.results", "ragauge.reports.overview_report"),
     "ragauge-scores": ResultModules("evaluate", "ragauge.evaluation.results", "ragauge.evaluation.report"),

@@ -94,9 +94,3 @@ class Speed:
     """Number of queries that ended in an error. They are not in the percentiles, because a quick error is not fast."""
     timed_out: int
     """Number of queries that timed out. The time until the timeout is in the percentiles of `total`."""
-
-
-class ValueWithInterval(NamedTuple):
-    value: float
-    low: float
-    high: float

@@ -1,1 +1,1 @@
-"""Analysis of a corpus: novelty, gain, freshness, lint and graph structure."""
+"""Analysis of a corpus: novelty, gain, freshness and lint."""

@@ -310,8 +310,7 @@ def describe_trials(overview: Overview) -> list[str]:
         f"of {nouns}, of trials, rest: shares of the variance between {nouns}, between trials, and of each {singular} "
         "between trials" + " (negative estimates are set to 0)" * negative,
         "error: standard error of the mean; by trials: share of its square that more trials would remove; "
-        f"enough: number of trials after which that share is at most {MAX_TRIAL_VARIANCE_SHARE:.0%}; "
-        "see `ragauge reliability` for pass@k",
+        f"enough: number of trials after which that share is at most {MAX_TRIAL_VARIANCE_SHARE:.0%}",
         *describe_missing_trial_values(overview),
     ]
 

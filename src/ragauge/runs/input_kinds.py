@@ -44,7 +44,6 @@ from ragauge.files.table_files import (
     find_column,
     read_header,
 )
-from ragauge.files.trials import is_trials_file
 from ragauge.files.vectors import has_vectors
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.results import Experiment
@@ -79,7 +78,6 @@ class InputKind(StrEnum):
     """Result of another command, as JSON or as an object."""
     LAYOUT = "result of another tool"
     VERSIONS = "versions of documents"
-    TRIALS = "trials"
     SCORES = "scores"
     SAMPLES = "samples"
     VECTORS = "vectors"
@@ -227,7 +225,6 @@ DETECTION_RULES = (
     DetectionRule(InputKind.LAYOUT, "file", _detect_layout),
     DetectionRule(InputKind.VERSIONS, "file", lambda it: it.has_column(DOC_COLUMNS, VERSION_COLUMNS[1:])),
     DetectionRule(InputKind.SCORES, "file", lambda it: is_scores_file(str(it.path))),
-    DetectionRule(InputKind.TRIALS, "file", lambda it: is_trials_file(str(it.path))),
     DetectionRule(InputKind.SAMPLES, "file", lambda it: is_samples_file(str(it.path))),
     DetectionRule(InputKind.VECTORS, "file", lambda it: has_vectors(it.path)),
     DetectionRule(InputKind.DATASET, "file", _is_bundle),

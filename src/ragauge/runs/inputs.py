@@ -42,7 +42,7 @@ from ragauge.runs.input_kinds import (
 from ragauge.runs.results import Experiment
 from ragauge.runs.texts import DocumentTexts, find_run_texts, load_dataset_or_corpus, load_texts
 
-TABLE_KINDS = frozenset({InputKind.JUDGED, InputKind.SCORES, InputKind.TRIALS})
+TABLE_KINDS = frozenset({InputKind.JUDGED, InputKind.SCORES})
 """Kinds of inputs that have scores or outcomes and need no judgments."""
 
 ARGUMENTS_HINT = "pass judgments and then runs, or a folder that `ragauge run` wrote"

@@ -362,11 +362,9 @@ def _graph_notes(evidence: Mapping[str, Any]) -> list[str]:
         none = [kind for kind, links in kinds.items() if not links]
         for kind, links in kinds.items():
             if unknown := (skipped.get(kind) or {}).get(UNKNOWN_IDS):
-                notes[
-                    f"{unknown:,} links of the graph lead to no document, {links:,} do; run `ragauge graph` for details"
-                ] = None
+                notes[f"{unknown:,} links of the graph lead to no document, {links:,} do"] = None
         if not linking:
-            notes["the graph has no links, so walks cannot leave their start; run `ragauge graph` for details"] = None
+            notes["the graph has no links, so walks cannot leave their start"] = None
         elif none:
             notes[f"{', '.join(none)} adds no links; the graph has only those of {', '.join(linking)}"] = None
     return list(notes)

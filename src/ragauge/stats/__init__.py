@@ -1,1 +1,1 @@
-"""Statistics: confidence intervals, significance tests, agreement, power and reliability."""
+"""Statistics: confidence intervals, significance tests, agreement and power."""

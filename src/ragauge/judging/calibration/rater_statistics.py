@@ -23,13 +23,13 @@ from ragauge.stats.agreement import (
 from ragauge.stats.association import compute_correlations, length_slope, roc_auc
 from ragauge.stats.intervals import (
     ONE_GROUP,
+    bounded_mean_interval,
     cluster_deviations,
     cluster_ids,
     design_effect,
     mean_intervals,
     variance_of_sum,
 )
-from ragauge.stats.reliability import interval_over_tasks
 
 
 def leave_one_vote_out(votes: Floats) -> tuple[Floats, Floats, Ints]:
@@ -239,8 +239,7 @@ def _bounded_mean_estimate(values: Floats, confidence: float, groups: Ints | Non
     """
     if groups is not None or not len(values):
         return _share_estimate(values, confidence, groups)
-    low, high = interval_over_tasks(values[None], confidence, seed=seed)
-    return Estimate(float(values.mean()), float(low[0]), float(high[0]), len(values))
+    return Estimate(float(values.mean()), *bounded_mean_interval(values, confidence, seed=seed), len(values))
 
 
 def verdict_codes(scores: Floats, threshold: float) -> Floats:
