@@ -169,9 +169,6 @@ def test_report_writes_benchmark_in_every_format(ragauge, folder, tmp_path):
     assert ragauge("report", "bench/toy", "--format", "latex").stdout.startswith("% \\usepackage{booktabs}")
     ragauge("report", "bench/toy", "-o", "again.csv", "-o", "again.md", "-o", "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["data"] == "toy"
-    ragauge("report", "bench/toy", "-o", "theirs.json", "--format", "ragdbeval")
-    shown = ragauge("report", "theirs.json")  # shown as results of another system
-    assert "hnswlib:m=16,ef_construction=200,ef_search=40" in shown.stdout
     assert "this file is read" in ragauge("report", "bench/toy", "-o", "bench/toy/sweep.json", code=2).stderr
     assert "unknown output format `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr
 

@@ -32,7 +32,7 @@ ACCEPTED = {
     "audit RUN": "bm25.run run.json experiment/bm25",
     "audit CORPUS": CORPORA,
     "fuse": "bm25.run run.json experiment/bm25",
-    "report": "experiment/bm25 experiment scores.csv judged result.json swarm.csv",
+    "report": "experiment/bm25 experiment scores.csv judged result.json",
     "validate": "run.json experiment qrels.txt beir samples.jsonl judged",
     "validate CORPUS": f"{CORPORA} bm25.run vectors.npy",
     "convert": "bm25.run run.json experiment qrels.txt beir samples.jsonl",
@@ -40,7 +40,7 @@ ACCEPTED = {
     "freshness RUN": "bm25.run run.json experiment/bm25 experiment",
     "freshness VERSIONS": "versions.jsonl",
     "freshness CORPUS": CORPORA,
-    "lint": f"{CORPORA} scores.csv result.json swarm.csv",
+    "lint": f"{CORPORA} scores.csv result.json",
     "lint QRELS": "run.json experiment qrels.txt beir",
     "novelty": CORPORA,
     "novelty KNOWN": CORPORA,
@@ -55,7 +55,6 @@ REFUSAL_CODES = {"validate": 1}
 """Exit code for other inputs if it is not 2; a flaw is a result of `validate`."""
 OTHER_CODES = {
     ("gate", "judged"): 1,  # Accepted, but without the measure of the rule.
-    ("gate", "swarm.csv"): 1,
     ("novelty KNOWN", "vectors.npy"): 4,  # Accepted, but computed with another embedder.
 }
 

@@ -9,7 +9,7 @@ import pytest
 
 import ragauge
 from command import command_in
-from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.errors import BadInput
 from ragauge.files.serialization import write_record
 from store_benchmark_builder import make_full_benchmark
 
@@ -40,12 +40,10 @@ def run_command(tmp_path):
         ("report bench -b nonsense", "--baseline does not apply to a benchmark"),
         ("report bench -m nonsense@10", "--measure does not apply to a benchmark"),
         ("report bench --no-audit --test t", "--no-audit and --test do not apply to a benchmark"),
-        ("report bench -C nonsense", "--convention applies to RAGdbEval's layout of a benchmark only"),
+        ("report bench -C nonsense", "--convention does not apply to a benchmark that `bench` wrote"),
         ("report bench --no-audit", "--no-audit does not apply to a benchmark that `bench` wrote"),
         ("judge samples.jsonl --max-samples 0", "--max-samples must be at least 1, got 0"),
         ("stress --store memory --corpus kb --batch-size 0", "--batch-size must be at least 1, got 0"),
-        ("report bench --format csv -C ragdbeval", "--convention applies to RAGdbEval's layout of a benchmark only"),
-        ("report bench --format ragdbeval -C rig", "got --convention rig --format ragdbeval"),
         ("report qrels.txt a.run --split dev", "a split does not apply to a file of judgments"),
         ("report qrels.txt a.run --common-queries --count-missing", "common_queries and count_missing are mutually"),
         ("report ndcg@10.csv -C rig", "a convention does not apply to scores that are computed already"),
@@ -90,28 +88,9 @@ def test_cli_option_without_effect_prints_error(run_command, command, message):
     assert not done.stdout
 
 
-def test_report_of_benchmark_names_its_convention(run_command):
-    for convention, recall in (("ragdbeval", "0.0955"), ("ragdbeval-capped", "0.955")):
-        done = run_command("report", "bench", "--format", "ragdbeval-csv", "-C", convention)
-        assert f",{recall}," in done.stdout
-        assert f"convention {convention} (RAGdbEval's" in done.stderr
-
-
 def test_report_setting_without_effect_raises(tmp_path):
     with pytest.raises(BadInput, match="measures does not apply to a result of bench"):
         ragauge.report(make_full_benchmark(), tmp_path / "x.csv", measures=["ndcg@10"])
-    with pytest.raises(BadInput, match="expected --format ragdbeval or ragdbeval-csv"):
-        ragauge.report(make_full_benchmark(), tmp_path / "x.csv", convention="ragdbeval")
-    ragauge.report(make_full_benchmark(), tmp_path / "x.csv", format="ragdbeval-csv", convention="ragdbeval")
-    assert ",ragdbeval\n" in (tmp_path / "x.csv").read_text(encoding="utf-8")
-
-
-def test_report_of_means_rejects_options_that_need_queries(tmp_path, run_command):
-    run_command("report", "bench", "-o", "x.json", "--format", "ragdbeval")
-    done = run_command("report", "x.json", "-C", "rig", "--test", "sign", code=2)
-    assert "convention, test do not apply to results in the layout of another system" in done.stderr
-    with pytest.raises(UnknownName):
-        ragauge.report(tmp_path / "x.json", tmp_path / "y.json", measures=["nonsense@3"])
 
 
 def test_evaluate_format_of_object_raises():

@@ -76,9 +76,7 @@ from ragauge.output.page_assets import load_vega_script
 from ragauge.output.report import Paragraph, collect_charts
 from ragauge.output.tables import Table
 from ragauge.output.terminal import render_report
-from ragauge.reports.layouts import tokenization
 from ragauge.reports.registry import is_result_file, read_results, write_results
-from ragauge.runs.input_kinds import detect_layout
 from written_results import format_results
 
 CHARTS = {"measures", "recall", "times", "milliseconds", "dimensions", "bytes", "sizes", "robustness", "bits"}
@@ -539,22 +537,6 @@ def test_long_csv_has_every_value_once():
         float(values["wordllama", "size", "", "1500", "recall@1"]) == embedder.corpus_sizes[1].means["recall@1"].value
     )
     assert float(values["lstm-bpe", "pair", "tokenizer: lstm-bytes", "", "ndcg@10"]) == 0.028
-
-
-def test_tokenization_format_round_trip(tmp_path):
-    study = replace(make_full_study(), convention="tokenization")
-    path = tmp_path / "study.csv"
-    write_results([study], [str(path)], "tokenization")
-    assert detect_layout(str(path)) == "tokenization"
-    assert path.read_text().splitlines()[0] == ",".join(tokenization.MODEL_COLUMNS)
-    restored = tokenization.read_model_table(str(path))
-    for embedder in study.embedders:
-        entry = restored.entries[embedder.name]
-        assert entry.means["mrr@15"] == Mean(embedder.means["mrr@15"].value, QUERIES)
-        assert entry.means["recall@10"].value == embedder.means["recall@10"].value
-        assert "recall@15" not in entry.means
-        if embedder.stores:
-            assert entry.speed.stages["total"].mean == embedder.stores[0].stages["total"].mean
 
 
 def test_tokenization_format_has_timed_queries_if_not_all_were_timed():

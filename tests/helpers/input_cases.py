@@ -30,7 +30,7 @@ CORPUS_INPUTS = (
 INPUTS = (
     "bm25.run", "run.json", "experiment/bm25", "experiment", "unfinished", "qrels.txt", "beir", *CORPUS_INPUTS,
     "queries.jsonl", "scores.csv", "samples.jsonl", "judged", "vectors.npy", "versions.jsonl",
-    "result.json", "swarm.csv", "empty.txt", "missing.run",
+    "result.json", "empty.txt", "missing.run",
 )  # fmt: skip
 COMMANDS = {
     "evaluate RUN": "evaluate qrels.txt {} --json",
@@ -124,9 +124,6 @@ def write_inputs(folder: Path) -> Path:
     judge(str(folder / "samples.jsonl"), ["faithfulness"], chat="lexical", folder=folder / "judged")
     np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32))
     (folder / "versions.jsonl").write_text('{"doc_id": "d0", "superseded_by": "d1"}\n')
-    (folder / "swarm.csv").write_text(
-        "method,query_id,seed,MRR\n" + "".join(f"ant,{query},0,0.5\n" for query in QUERIES)
-    )
     (folder / "empty.txt").write_text("")
     report(lint(folder / "corpus.jsonl"), folder / "result.json")
     return folder

@@ -29,10 +29,8 @@ from ragauge.models.tokenizers import EmbedderTokenizer, open_tokenizer, restore
 from ragauge.models.tokenizers.basic import ByteTokenizer, CharacterTokenizer
 from ragauge.models.tokenizers.huggingface import HuggingFaceTokenizer, TransformersTokenizer, import_tokenizers
 from ragauge.models.tokenizers.trained import _sort_pieces
-from ragauge.output.csv import render_csv
 from ragauge.output.markdown import render_markdown
 from ragauge.reports import registry
-from ragauge.reports.layouts import tokenization
 
 CORPUS = [
     "the ferry leaves the quay at noon, and the ferryman leaves it at night",
@@ -832,58 +830,6 @@ def test_tokenizer_report_markdown_separates_pieces_and_escapes_text(study):
     assert "\x1b" not in page
 
 
-def test_tokenizer_csv_starts_with_layout_columns(study):
-    lines = render_csv(tokenizer_report.build_csv_table(study)).splitlines()
-    assert lines[0].startswith(",".join(tokenization.TOKENIZER_COLUMNS))
-    assert len(lines) == 1 + len(study.tokenizers)
-
-
-def test_tokenizer_table_round_trip(study, tmp_path):
-    file = tmp_path / "tokenizers.csv"
-    file.write_text(tokenization.render_tokenizer_table(study))
-    sheet = tokenization.read_tokenizer_table(str(file))
-    assert sheet.notes == []
-    assert sheet.rows == [tokenization.to_tokenizer_row(item) for item in study.tokenizers]
-    stats = study.tokenizers[2]
-    row = sheet.rows[2]
-    assert row.avg_tokens_per_doc == stats.tokens / stats.documents
-    assert row.compression_ratio == stats.bytes / stats.tokens
-    assert row.avg_tokens_per_word == stats.tokens / stats.words
-    full_table = tmp_path / "ours.csv"
-    full_table.write_text(render_csv(tokenizer_report.build_csv_table(study)))
-    assert tokenization.read_tokenizer_table(str(full_table)).rows == sheet.rows
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tokenizer,vocab_size\nbpe,8000\nbpe,9000\n", "t.csv:3: tokenizer `bpe` has two rows"),
-        ("tokenizer,vocab_size\nbpe,many\n", "t.csv:2: vocab_size must be a finite number, got `many`"),
-        ("tokenizer,compression_ratio\nbpe,-1\n", "t.csv:2: compression_ratio must be at least 0, got -1"),
-        ("name,vocab_size\nbpe,8000\n", "the column tokenizer is missing"),
-        ("tokenizer,colour\nbpe,red\n", "no column has a measure"),
-        ("tokenizer,vocab_size\n", "no rows"),
-    ],
-)
-def test_read_tokenizer_table_invalid_file_raises_with_line(text, message, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "t.csv").write_text(text)
-    with pytest.raises(BadInput) as caught:
-        tokenization.read_tokenizer_table("t.csv")
-    assert message in str(caught.value)
-
-
-def test_read_tokenizer_table_unknown_column_adds_note(tmp_path):
-    file = tmp_path / "t.csv"
-    file.write_text(
-        "tokenizer,vocab_size,unique_tokens_used,vocab_utilization,avg_tokens_per_char,avg_tokens_per_byte,"
-        "compression_ratio,seed\nbpe,1000,500,50.0,0.25,0.2,4.0,1\nbytes,384,100,,1,1,3,\n"
-    )
-    sheet = tokenization.read_tokenizer_table(str(file))
-    assert sheet.rows[1].vocab_utilization is None
-    assert sheet.notes == ["the column seed is not part of this layout and left out"]
-
-
 # Command
 
 
@@ -916,15 +862,13 @@ def test_cli_tokenizers_accepts_named_specs(command):
     assert "bytes is left out: it is identical to mine on this corpus" in done.stderr
 
 
-def test_cli_tokenizers_prints_json_csv_and_tokenizer_format(command):
+def test_cli_tokenizers_prints_json_and_csv(command):
     data = json.loads(command(*ARGUMENTS, "--json", "--held-out", "0").stdout)
     assert data["schema"] == "ragauge-tokenizers/2"
     assert [row["tokenizer"] for row in data["tokenizers"]] == ["bytes", "words", "bpe(vocabulary=300)"]
     assert data["tokenizers"][0]["train_seconds"] is None
     rows = command(*ARGUMENTS, "--csv").stdout.splitlines()
     assert rows[0].startswith("tokenizer,vocab_size")
-    sheet = command(*ARGUMENTS, "--format", "tokenizer").stdout.splitlines()
-    assert sheet[0] == ",".join(tokenization.TOKENIZER_COLUMNS)
 
 
 def test_cli_tokenizers_writes_html_and_json_for_report(command, tmp_path):

@@ -9,7 +9,7 @@ pytest.importorskip("altair")
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import run
-from ragauge.reports import OUTPUT_FORMATS, overview, report
+from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports.overview_tables import build_other_measures_table, build_quality_table
 
 MEASURES = ["mrr@20", "dr@20", "hit_rate@1", "hit_rate@5", "recall@20", "diversity_count@20", "unique_ratio@20"]
@@ -40,13 +40,3 @@ def test_quality_table_few_measures_has_no_second_table(folder_and_experiment):
     result = overview(folder_and_experiment[1], measures=MEASURES[:3], audited=False)
     assert build_other_measures_table(result).rows == []
     assert "Other measures" not in build_quality_table(result, intervals=True).note
-
-
-@pytest.mark.slow
-def test_report_charts_with_layout_use_run_measures(folder_and_experiment, tmp_path):
-    out, _ = folder_and_experiment
-    report([out], tmp_path / "long.csv", format="swarm", charts=tmp_path / "with")
-    report([out], charts=tmp_path / "alone")
-    for name in ("measures.svg", "quality_latency.svg"):
-        assert (tmp_path / "with" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()
-    assert (tmp_path / "long.csv").read_text().startswith("Hit@1,Hit@5,")

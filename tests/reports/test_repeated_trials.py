@@ -9,7 +9,6 @@ import math
 
 import jsonschema
 import numpy as np
-import polars as pl
 import pytest
 
 import ragauge
@@ -19,8 +18,7 @@ from ragauge.core.records import MeasureDict, Scores
 from ragauge.core.summaries import Mean
 from ragauge.files.json_schemas import json_schema_of
 from ragauge.output.terminal import render_report, render_table
-from ragauge.reports import OUTPUT_FORMATS, overview, report
-from ragauge.reports.layouts import LAYOUTS
+from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports.overview_report import build_report, describe_tables
 from ragauge.reports.overview_tables import build_trials_table, describe_trials, has_varying_trials
 from ragauge.reports.system_summaries import summarise_systems
@@ -252,64 +250,6 @@ def test_summarise_systems_unscored_trial_is_in_mean_not_in_variation():
 
 
 # The swarm table
-
-
-def test_report_swarm_format_uses_dataset_target_map(experiment, tmp_path):
-    result = report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False)
-    assert result.convention == "swarm, targets=map"
-    assert any("use the target map of the dataset" in note for note in result.notes)
-    rows = read_rows((tmp_path / "long.csv").read_text())
-    assert {row["convention"] for row in rows} == {"swarm, targets=map"}
-    assert len(rows) == 2 * REPEATS * 24  # includes each trial of the system without variation
-    first_row = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
-    # One of two relevant documents is found, and both have the same target.
-    assert [float(first_row[name]) for name in ("Recall@20", "DR@20", "Diversity_Count")] == [0.5, 1.0, 1.0]
-    table = compute_reciprocal_ranks(experiment.runs["lucky"])
-    for trial in range(REPEATS):
-        actual = {
-            row["query_id"]: float(row["MRR"]) for row in rows if (row["method"], row["seed"]) == ("lucky", str(trial))
-        }
-        assert [actual[f"q{i}"] for i in range(24)] == pytest.approx(table[trial].tolist())
-
-
-def test_report_swarm_format_has_latency_per_trial(experiment, tmp_path):
-    report(experiment, tmp_path / "long.csv", format="swarm", audited=False)
-    latencies = {
-        (row["method"], row["query_id"], int(row["seed"])): float(row["latency"])
-        for row in read_rows((tmp_path / "long.csv").read_text())
-    }
-    for name, run in experiment.runs.items():
-        for query, repeat, ns in (
-            run.timings.filter(pl.col("status") == "ok").select("query", "repeat", "total_ns").iter_rows()
-        ):
-            assert latencies[name, query, repeat] == ns / 1e9
-
-
-@pytest.mark.slow
-def test_report_swarm_format_round_trips(experiment, tmp_path):
-    report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False)
-    restored = LAYOUTS["swarm"].read(str(tmp_path / "long.csv"))
-    assert restored.convention == "swarm, targets=map"
-    assert "dr@20" in restored.measures
-    assert not restored.notes
-    report(str(tmp_path / "long.csv"), tmp_path / "again.csv", format="swarm")
-    assert (tmp_path / "again.csv").read_text() == (tmp_path / "long.csv").read_text()
-    assert overview(str(tmp_path / "long.csv")).entries["steady"].variation["mrr@20"].unstable == 0
-
-
-def test_report_swarm_convention_ignores_target_map(experiment, tmp_path):
-    report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False, convention="swarm")
-    rows = read_rows((tmp_path / "long.csv").read_text())
-    assert "convention" not in rows[0]
-    first_row = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")
-    assert [float(first_row[name]) for name in ("Recall@20", "DR@20")] == [0.5, 0.5]  # each document is its own target
-
-
-def test_read_swarm_mixed_conventions_raises_error(tmp_path):
-    text = 'MRR,method,query_id,seed,convention\n1,a,1,0,"swarm, targets=map"\n1,b,1,0,\n'
-    (tmp_path / "both.csv").write_text(text)
-    with pytest.raises(ragauge.BadInput, match="some rows follow `swarm, targets=map` and some do not"):
-        LAYOUTS["swarm"].read(str(tmp_path / "both.csv"))
 
 
 def test_trials_table_means_only_is_empty():

@@ -40,7 +40,6 @@ KINDS = {
     "vectors.npy": "vectors",
     "versions.jsonl": "versions of documents",
     "result.json": "result",
-    "swarm.csv": "result of another tool",
     "empty.txt": "corpus",
     "missing.run": "dataset",  # No such file: it can be the name of a dataset.
 }
@@ -87,7 +86,6 @@ def test_resolve_input_expected_kinds_resolve_ambiguity(input_folder):
 
 def test_resolve_input_returns_facts_and_name(input_folder):
     assert resolve_input(input_folder / "result.json").facts["schema"] == "ragauge-lint"
-    assert resolve_input(input_folder / "swarm.csv").facts == {"layout": "swarm"}
     assert resolve_input(input_folder / "experiment" / "bm25").name == "bm25"
     assert resolve_input(input_folder / "scores.csv", name="mine").name == "mine"
     assert resolve_input("pydocs").name == "pydocs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import math
@@ -22,7 +21,6 @@ import ragauge
 from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.files.workspace import hold_folder
-from ragauge.reports.layouts import ragdbeval
 from ragauge.runs.folder import utc_now
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
 from ragauge.store_benchmarks.metadata_filters import with_metadata
@@ -973,15 +971,3 @@ def test_bench_remeasure_doubtful_measures_doubtful_filter_results(tmp_path):
         write_raw_result(path, details, {**arrays, "nanoseconds": times, "readings": idle, "floor_ns": floors})
     result = ragauge.bench(data, ["exact"], remeasure="doubtful", **options)
     assert [filter_result.reused for filter_result in result.points[0].filters] == [True, False]
-
-
-@pytest.mark.engine
-def test_render_benchmark_csv_has_all_quality_columns():
-    result = ragauge.bench(make_vector_set(), ["faiss:kind=ivf,nlist=10,nprobe=1"], repeats=1, k=[1, 10, 50, 100])
-    for convention in ragdbeval.MEASURES_BY_CONVENTION:
-        (row,) = csv.DictReader(ragdbeval.render_benchmark_csv(result, convention).splitlines())
-        values = {column: float(row[column]) for column in ragdbeval.MEASURES_BY_CONVENTION[convention]}
-        assert all(0 < value <= 1 for value in values.values())
-        assert values["ndcg@100"] < 1
-    point = result.points[0]
-    assert values["map@10"] == point.quality[ragdbeval.MEASURES_BY_CONVENTION[convention]["map@10"]]

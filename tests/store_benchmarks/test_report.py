@@ -1,4 +1,4 @@
-"""Report of a benchmark: texts, tables, charts, CSV, JSON and the layouts of RAGdbEval."""
+"""Report of a benchmark: texts, tables, charts, CSV, JSON and formats."""
 
 from __future__ import annotations
 
@@ -26,9 +26,7 @@ from ragauge.output.report import Paragraph
 from ragauge.output.tables import Table
 from ragauge.output.terminal import render_report
 from ragauge.reports import report
-from ragauge.reports.layouts import ragdbeval
 from ragauge.reports.registry import find_formats
-from ragauge.runs.input_kinds import detect_layout
 from ragauge.store_benchmarks.csv_tables import build_filter_rows, build_load_rows, build_point_rows
 from ragauge.store_benchmarks.load_and_cost_charts import draw_benchmark_charts
 from ragauge.store_benchmarks.recall_charts import build_recall_axis
@@ -635,7 +633,7 @@ def test_summary_mixed_reused_and_new_results_is_stated():
     assert "reused" not in to_markdown(make_full_benchmark())
 
 
-# CSV, JSON and layouts.
+# CSV and JSON.
 
 
 def test_bench_csv_has_row_per_configuration_and_column_per_option():
@@ -723,96 +721,11 @@ def test_format_for_path_bench_uses_name_or_file_extension():
     assert {format_for_path(f"x{output_format.ending}", None, formats) for output_format in formats.values()} == {
         "html", "json", "csv", "markdown", "latex",
     }  # fmt: skip
-    assert format_for_path("x.json", "ragdbeval", formats) == "ragdbeval"
+    assert format_for_path("x.csv", "csv", formats) == "csv"
     with pytest.raises(BadInput, match="expected a file that ends in"):
         format_for_path("x.pdf", None, formats)
     with pytest.raises(UnknownName, match="latx"):
         format_for_path("x.tex", "latx", formats)
-
-
-def test_report_convention_option_applies_to_ragdbeval_only(tmp_path):
-    path = tmp_path / "theirs.csv"
-    assert isinstance(
-        report(make_full_benchmark(), path, format="ragdbeval-csv", convention="ragdbeval"), StoreBenchmark
-    )
-    assert {row["convention"] for row in csv.DictReader(io.StringIO(path.read_text()))} == {"ragdbeval"}
-    with pytest.raises(BadInput, match="applies to RAGdbEval's layout of a benchmark only"):
-        report(make_full_benchmark(), tmp_path / "x.csv", convention="ragdbeval")
-    with pytest.raises(BadInput, match="title does not apply"):
-        report(make_full_benchmark(), tmp_path / "x.csv", title="mine")
-
-
-def test_ragdbeval_export_has_result_per_configuration(tmp_path):
-    path = tmp_path / "results.json"
-    path.write_text(ragdbeval.render_benchmark_json(make_full_benchmark()), encoding="utf-8")
-    assert detect_layout(str(path)) == "ragdbeval"
-    export = json.loads(path.read_text(encoding="utf-8"))
-    assert export["metadata"]["num_results"] == 10  # eight configurations, two failures, and no null store
-    entry = next(
-        entry for entry in export["results"] if entry["index_config"] == "m=16,ef_construction=200,ef_search=40"
-    )
-    metrics = entry["mean_metrics"]
-    assert metrics["quality_recall@10"] == 0.955
-    assert metrics["perf_qps_at_recall_95"] == pytest.approx(17_100.07, abs=0.01)
-    assert metrics["perf_qps_max"] == pytest.approx(1000 / 0.06)
-    assert (metrics["resource_disk_bytes"], metrics["ops_insert_latency_single_ms"]) == (6_800_000, 0.4)
-    assert next(entry["error_message"] for entry in export["results"] if not entry["success"]).startswith(
-        "insert: Batch size"
-    )
-    restored = ragdbeval.read_ragdbeval_json(str(path))
-    assert restored.entries["exact"].means["recall(of=capped)@10"].value == 1.0
-    assert set(restored.failures) == {"chroma", "scann"}
-    csv_path = tmp_path / "results.csv"
-    csv_path.write_text(ragdbeval.render_benchmark_csv(make_full_benchmark()), encoding="utf-8")
-    assert detect_layout(str(csv_path)) == "ragdbeval-csv"
-    assert len(ragdbeval.read_ragdbeval_csv(str(csv_path)).entries) == 8
-
-
-def test_ragdbeval_export_throughput_includes_indexing():
-    """The 10,000 vectors are queued in 0.2 s and indexed in 0.8 s, which is 10,000 vectors per second."""
-    metrics = json.loads(ragdbeval.render_benchmark_json(sweep(point("a", 0.5, 1.0))))["results"][0]["mean_metrics"]
-    assert metrics["ops_insert_throughput_batch"] == 10_000
-
-
-def test_ragdbeval_export_convention_sets_recall_and_precision():
-    """All ten results are among the 100 exact neighbours: precision is 1, recall is 0.1 or, if capped, 1."""
-    quality = {"recall(of=k)@10": 0.961, "recall@10": 0.1, "precision@10": 1.0, "precision(of=retrieved)@10": 1.0}
-    full = replace(point("a", 0.961, 1.0), quality={**quality, "mrr@10": 1.0, RECALL: 0.961})
-    for convention, recall in (("ragdbeval", 0.1), ("ragdbeval-capped", 1.0)):
-        export = json.loads(ragdbeval.render_benchmark_json(sweep(full), convention))
-        metrics = export["results"][0]["mean_metrics"]
-        assert export["metadata"]["convention"] == convention
-        assert (metrics["quality_recall@10"], metrics["quality_precision@10"]) == (recall, 1.0)
-        assert metrics["quality_mrr"] is None  # it is computed at depth 100, but only ten neighbours were searched
-        assert metrics["perf_qps_single_thread"] == pytest.approx(1000)
-    half_empty = replace(
-        full, quality={"recall@10": 0.05, "precision@10": 0.5, "precision(of=retrieved)@10": 1.0, RECALL: 0.5}
-    )
-    for convention, precision in (("ragdbeval", 0.5), ("ragdbeval-capped", 1.0)):
-        metrics = json.loads(ragdbeval.render_benchmark_json(sweep(half_empty), convention))["results"][0][
-            "mean_metrics"
-        ]
-        assert metrics["quality_precision@10"] == precision
-
-
-def test_ragdbeval_export_has_values_at_every_cutoff():
-    quality = {f"{name}@{k}": k / 100 for k in (1, 10, 50, 100) for name in ("recall", "precision", "mrr")}
-    quality |= {f"precision(of=retrieved)@{k}": k / 100 for k in (1, 10, 50, 100)}
-    result = replace(
-        sweep(replace(point("a", 0.5, 1.0), quality={**quality, RECALL: 0.5})), cutoffs=(1, 10, 50, 100), k=100
-    )
-    for convention in ("ragdbeval", "ragdbeval-capped"):
-        (row,) = csv.DictReader(io.StringIO(ragdbeval.render_benchmark_csv(result, convention)))
-        for k in (1, 10, 50, 100):
-            assert float(row[f"recall@{k}"]) == float(row[f"precision@{k}"]) == k / 100
-        assert float(row["mrr"]) == 1.0
-        assert all(float(row[f"latency_{kind}_ms"]) > 0 for kind in ("p50", "p90", "p95", "p99"))
-
-
-def test_ragdbeval_export_success_has_no_error_message():
-    results = json.loads(ragdbeval.render_benchmark_json(make_full_benchmark()))["results"]
-    assert [entry["success"] for entry in results] == [entry["error_message"] is None for entry in results]
-    assert ["duckdb cannot delete"] in [entry.get("warnings") for entry in results]
 
 
 # Charts.

@@ -129,9 +129,7 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     reuse: Reuse = False,
     out: Annotated[list[str] | None, output_option("Working folder, which is resumed")] = None,
-    format_name: Annotated[
-        str | None, format_option("long (one row per value)", "tokenization (table of the tokenization study)")
-    ] = None,
+    format_name: Annotated[str | None, format_option("long (one row per value)")] = None,
     charts: ChartsFolder = None,
     as_json: PrintJson = False,
     as_csv: Annotated[bool, csv_option("embedder")] = False,
@@ -148,8 +146,6 @@ def embedders(  # noqa: PLR0913 - each is an option of the command
     check_outputs(
         EmbedderStudy, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True
     )
-    if format_name == "tokenization":
-        measure, convention = _tokenization_measures(measure, convention)
     optional_settings = {
         "split": split,
         "max_queries": max_queries,
@@ -208,23 +204,6 @@ def _write_report_page(result: EmbedderStudy, folder: str) -> None:
         names, notes = STUDY_FILE, [f"no report.html: {missing.message} ({missing.hint})"]
     runs = f"and the rankings as runs: ragauge compare {shlex.quote(folder)}"
     console.print_notes([*notes, f"{folder} has {names}, {runs}"])
-
-
-def _tokenization_measures(measures: list[str] | None, convention: str | None) -> tuple[list[str], str]:
-    """Return the measures and the convention of the study's table.
-
-    Raises an error at once for measures that the table has no column for.
-    """
-    from ragauge.measures.conventions import find_convention
-    from ragauge.measures.names import parse_measure_names
-    from ragauge.reports.layouts import tokenization
-
-    scoring_convention = find_convention(convention or tokenization.LAYOUT_MEASURES.convention)
-    measure_names = measures or list(tokenization.LAYOUT_MEASURES.measures)
-    tokenization.check_layout_measures(
-        [str(measure) for measure in parse_measure_names(measure_names, scoring_convention)], scoring_convention.name
-    )
-    return measure_names, convention or tokenization.LAYOUT_MEASURES.convention
 
 
 def _parse_int_list(text: str | None, option: str) -> Sequence[int] | None:

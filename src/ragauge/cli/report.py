@@ -41,7 +41,6 @@ from ragauge.judging import results_folder
 from ragauge.output.formats import format_for_path
 from ragauge.reports import OUTPUT_FORMATS, registry
 from ragauge.reports import report as make_report
-from ragauge.reports.benchmark_layouts import describe_convention
 from ragauge.reports.overview_report import build_report, describe_tables
 from ragauge.reports.settings import OverviewOptions
 from ragauge.runs.folder import JUDGMENTS_FILE
@@ -58,7 +57,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="RUN...",
             help="Folders of `run`, `bench` or `judge`; judgments, then runs (NAME=FILE names one); tables of scores; "
-            f"JSON of {', '.join(registry.STORED_RESULT_COMMANDS)}; or results in the layout of another tool.",
+            f"or JSON of {', '.join(registry.STORED_RESULT_COMMANDS)}.",
         ),
     ] = None,
     out: OutputFiles = None,
@@ -143,19 +142,13 @@ def report(  # noqa: PLR0913 - each is an option of the command
     if out and len(targets) < len(out) and form is None:
         raise BadInput("no format given for standard output", hint="add `--format json`, `--format csv` or another one")
     if len(files) == 1 and (benchmark := find_benchmark_file(files[0])) is not None:
-        allow_only_options(context, (*STORED_RESULT_OPTIONS, "convention"), "a benchmark that `bench` wrote")
-        _report_stored_results([benchmark], targets, form, charts, convention)
+        allow_only_options(context, STORED_RESULT_OPTIONS, "a benchmark that `bench` wrote")
+        _report_stored_results([benchmark], targets, form, charts)
         return
     if all(registry.is_result_file(path) for path in files):
         allow_only_options(context, STORED_RESULT_OPTIONS, f"results of {', '.join(registry.STORED_RESULT_COMMANDS)}")
-        folder = Path(files[0]).parent if len(files) == 1 and form == "tokenization" else None
-        try:
-            _report_stored_results(files, targets, form, charts)
-            return
-        except BadInput:
-            if folder is None or not (folder / JUDGMENTS_FILE).exists():
-                raise
-            files = [str(folder)]  # the runs of the study can be scored again under the convention of the layout
+        _report_stored_results(files, targets, form, charts)
+        return
     is_experiment = (Path(files[0]) / JUDGMENTS_FILE).exists()
     judged = [] if len(files) > 1 or is_experiment else judged_folders.list_judged_folders(files[0])
     if len(judged) == 1:
@@ -201,21 +194,17 @@ def _report_judged(folder: str, targets: list[str], form: str | None, charts: st
     _report_results([results_folder.read_judged_folder(folder)], targets, form, charts)
 
 
-def _report_stored_results(
-    files: list[str], targets: list[str], form: str | None, charts: str | None, convention: str | None = None
-) -> None:
+def _report_stored_results(files: list[str], targets: list[str], form: str | None, charts: str | None) -> None:
     """Write or print stored results; several are combined in one report."""
     results = [result for file in files for result in registry.read_results(file)]
     _check_not_source({Path(file).resolve() for file in files}, targets)
-    _report_results(results, targets, form, charts, convention)
+    _report_results(results, targets, form, charts)
 
 
-def _report_results(
-    results: Sequence[Result], targets: list[str], form: str | None, charts: str | None, convention: str | None = None
-) -> None:
+def _report_results(results: Sequence[Result], targets: list[str], form: str | None, charts: str | None) -> None:
     """Write or print results."""
-    registry.write_results(results, targets, form, charts, convention=convention)
-    formats = registry.find_formats(type(results[0]), form, convention)
+    registry.write_results(results, targets, form, charts)
+    formats = registry.find_formats(type(results[0]))
     if form is not None and not targets:
         console.write_data(formats[format_for_path("", form, formats)].write(results), nl=False)
     elif not targets and charts is None:
@@ -224,8 +213,7 @@ def _report_results(
             dropped = print_report(report)
             missing = [f"columns omitted: {', '.join(dropped)} (terminal too narrow)"] if dropped else []
             console.print_notes([*console.limit_notes(report.notes), *missing])
-    notes = describe_convention(results[0], form, convention)
-    console.print_notes([*notes, *_describe_written_files(targets, charts)])
+    console.print_notes(_describe_written_files(targets, charts))
 
 
 def _check_not_source(read: set[Path], targets: list[str]) -> None:

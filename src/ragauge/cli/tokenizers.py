@@ -11,10 +11,10 @@ from ragauge.cli.options import (
     CORPUS_HELP,
     ChartsFolder,
     DocumentPart,
+    FormatName,
     OutputFiles,
     PrintJson,
     csv_option,
-    format_option,
 )
 from ragauge.cli.output import check_outputs, print_unread_notes, write_result
 from ragauge.cli.progress import show_progress
@@ -64,7 +64,7 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
     ] = False,
     as_json: PrintJson = False,
     as_csv: Annotated[bool, csv_option("tokenizer")] = False,
-    format_name: Annotated[str | None, format_option("tokenizer (table of the tokenization study)")] = None,
+    format_name: FormatName = None,
     out: OutputFiles = None,
     charts: ChartsFolder = None,
 ) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.files.workspace import atomic_write
@@ -59,13 +59,6 @@ def unknown_ending(path: str | Path, endings: Iterable[str], *, folder: bool = F
         file=str(path),
         hint=f"{hint}, or `-o {path}/` for a folder" if folder else hint,
     )
-
-
-def only_result(results: Sequence[Any], result_type: type[ResultT]) -> ResultT:
-    """Return the only result, for formats that contain one."""
-    if len(results) != 1 or not isinstance(results[0], result_type):
-        raise BadInput("this format contains one result", hint="write a file for each")
-    return results[0]
 
 
 def write_format(noun: ResultT, kind: OutputFormat[ResultT], path: str | Path) -> None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from ragauge.audits import audit
 from ragauge.comparison import compare
 from ragauge.comparison.alignment import check_comparable, find_shared_queries, read_system_scores
 from ragauge.comparison.charts import draw_charts
-from ragauge.comparison.results import Overview, SystemSummary, rank_systems
+from ragauge.comparison.results import Overview, rank_systems
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
@@ -20,19 +19,16 @@ from ragauge.core.findings import Audit, merge_notes
 from ragauge.core.hashes import hash_judgments, judgment_hashes
 from ragauge.core.protocols import Result
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.core.summaries import Latency, Speed
 from ragauge.datasets.queries import describe_skipped_queries
-from ragauge.evaluation.directions import assign_directions, given_directions, resolve_directions
+from ragauge.evaluation.directions import given_directions, resolve_directions
 from ragauge.measures.conventions import find_convention
 from ragauge.output.chart_files import write_charts
 from ragauge.output.formats import OutputFormat, format_for_path
-from ragauge.reports import layouts, registry
+from ragauge.reports import registry
 from ragauge.reports.report_inputs import (
     ReportInputs,
-    find_layout_settings,
     inputs_from_experiment,
     inputs_from_files,
-    inputs_from_layouts,
 )
 from ragauge.reports.settings import OverviewOptions, OverviewSettings
 from ragauge.reports.system_summaries import (
@@ -47,8 +43,7 @@ from ragauge.reports.system_summaries import (
 from ragauge.runs.folder import utc_now
 from ragauge.runs.input_kinds import split_path_name
 from ragauge.runs.results import Experiment
-from ragauge.stats.comparisons import Comparison, Comparisons, ComparisonSettings
-from ragauge.store_benchmarks.results import StoreBenchmark
+from ragauge.stats.comparisons import Comparison, Comparisons
 
 OutputFiles = str | Path | Sequence[str | Path]
 """Path of an output file, or several."""
@@ -96,19 +91,16 @@ def report(
     """Build a report on systems, and write it as a page, tables or charts.
 
     `out` is a file or several. The format is given by the file ending (.html, .json, .csv, .md, .tex) or by `format`,
-    one of `OUTPUT_FORMATS`. These include layouts of other tools, which select their own measures and convention.
+    one of `OUTPUT_FORMATS`.
     `charts` is a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`; the overview is
     returned. Every other result, or several of one type, have their own formats and are returned.
     """
     files = [str(path) for path in ([out] if isinstance(out, str | Path) else out)]
     results = given if isinstance(given, Sequence) else [given]
     if results and all(map(registry.is_result, results)):
-        convention = options.pop("convention", None) if isinstance(given, StoreBenchmark) else None
         command = registry.find_result_modules(type(results[0])).command
         _check_no_settings(options, f"a result of {command}")
-        registry.write_results(
-            results, files, format, charts, convention=None if convention is None else str(convention)
-        )
+        registry.write_results(results, files, format, charts)
         return given
     return _report_systems(given, files, format, charts, progress, options)
 
@@ -121,28 +113,15 @@ def _report_systems(
     progress: ProgressCallback,
     options: OverviewOptions,
 ) -> Overview:
-    """Build an overview with the measures of the requested layouts, and write it."""
+    """Build an overview, and write it."""
     formats = {file: format_for_path(file, format_name, OUTPUT_FORMATS) for file in files}
     _check_output_files(overview_input, files)
-    notes: list[str] = []
-    merged_options = options
-    for name in {format_name, *formats.values()} & set(layouts.LAYOUTS):
-        layout_settings, notes = find_layout_settings(
-            overview_input, layouts.find_layout(str(name)), options.get("convention")
-        )
-        merged_options = cast(OverviewOptions, {**layout_settings, **options})
-    result = overview(overview_input, progress=progress, **merged_options)
-    result = replace(result, notes=[*result.notes, *notes])
+    result = overview(overview_input, progress=progress, **options)
     for file, name in formats.items():
         progress(Progress("writing", subject=file))
         registry.write_results([result], [file], name)
-    if charts is not None:  # A layout selects its own measures, but charts show those of the runs.
-        chart_overview = result
-        if merged_options != options:
-            chart_overview = overview(
-                overview_input, progress=progress, **cast(OverviewOptions, {**options, "audited": False})
-            )
-        write_charts(draw_charts(chart_overview), Path(charts), progress)
+    if charts is not None:
+        write_charts(draw_charts(result), Path(charts), progress)
     return result
 
 
@@ -185,7 +164,7 @@ def overview(
 
     `given` is an Experiment, or files in any form that `compare` accepts: run folders, judgments and runs, or score
     tables. The default baseline is that of the experiment. `by` are tags of the queries. `dataset` locates the
-    texts, if not at the dataset of the runs. `joined` are further results, from lint to graph, or JSON files of
+    texts, if not at the dataset of the runs. `joined` are further results, or JSON files of
     them. Other options are those of `compare`, such as test, correction and confidence.
     """
     settings = OverviewSettings.create(options)
@@ -195,14 +174,6 @@ def overview(
         joined += registry.read_results(item) if isinstance(item, str | Path) else [item]
     progress(Progress("scoring"))
     inputs = _collect_inputs(given, settings)
-    if isinstance(inputs, Overview):
-        means = [entry.means for entry in inputs.entries.values()]
-        stated_directions = given_directions(method.lower_is_better, method.higher_is_better, means)
-        lower, _ = assign_directions(
-            inputs.measures, inputs.lower_is_better, frozenset(inputs.measures), stated_directions
-        )
-        title = settings.title or inputs.title
-        return replace(inputs, title=title, made=utc_now(), joined=joined, lower_is_better=lower)
     progress(Progress("comparing"))
     count_missing = (settings.count_missing or inputs.count_missing) and not settings.common_queries
     values = [scores.values for trials in inputs.trials.values() for scores in trials]
@@ -219,9 +190,7 @@ def overview(
     )
     first = next(iter(trials.values()))[0]
     lower = frozenset(m for scores in trials.values() for m in scores[0].lower_is_better)
-    systems = _add_known_timings(
-        summarise_systems(trials, inputs.measures, inputs.runs, method.confidence), inputs.file_overview
-    )
+    systems = summarise_systems(trials, inputs.measures, inputs.runs, method.confidence)
     comparison_options = {**settings.comparison, "count_missing": count_missing}
     best = rank_systems(systems, inputs.measures[0], lower)[:2]
     comparisons, rival = _compare_systems(inputs, trials, best, comparison_options)
@@ -263,8 +232,8 @@ def overview(
     )
 
 
-def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -> ReportInputs | Overview:
-    """Collect the scores of systems; an overview of the means if results of another tool have nothing else."""
+def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -> ReportInputs:
+    """Collect the scores of systems."""
     requested_convention = None if settings.convention is None else find_convention(settings.convention)
     names, baseline = settings.measure_names, settings.baseline
     if isinstance(overview_input, Experiment):
@@ -275,17 +244,8 @@ def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -
             hint="pass a result of ragauge, the folder of a run, or paths of judgments and runs",
         )
     files = [str(path) for path in ([overview_input] if isinstance(overview_input, str | Path) else overview_input)]
-    layout_inputs = inputs_from_layouts(files, baseline, names)
-    if layout_inputs is None:
-        convention = requested_convention or find_convention("default")
-        return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split)
-    unused: dict[str, Any] = {name: getattr(settings, name) for name in ("convention", "dataset", "split")}
-    if isinstance(layout_inputs, Overview):  # Means only: nothing to compare, split or intersect.
-        defaults = ComparisonSettings()
-        unused |= {name: getattr(settings, name) for name in ("by", "common_queries", "count_missing")}
-        unused |= {name: value for name, value in settings.comparison.items() if value != getattr(defaults, name)}
-    _check_no_settings(unused, "results in the layout of another system")
-    return layout_inputs
+    convention = requested_convention or find_convention("default")
+    return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split)
 
 
 def _audit_runs(inputs: ReportInputs, progress: ProgressCallback) -> Audit | None:
@@ -382,25 +342,6 @@ def _overview_notes(inputs: ReportInputs, compared: Comparisons | None, *, commo
     if inputs.judgments is not None and not run_hashes <= {*judgment_hashes(inputs.judgments)}:
         notes.append("the judgments differ from those that the runs were made with")
     return merge_notes([*inputs.notes, *notes, *(() if compared is None else compared.notes)])
-
-
-def _add_known_timings(
-    timings: Mapping[str, SystemSummary], file_overview: Overview | None
-) -> dict[str, SystemSummary]:
-    """Add the timings and costs that another tool's result file contains."""
-    if file_overview is None:
-        return dict(timings)
-    summaries = {}
-    for name, entry in timings.items():
-        summary = file_overview.entries[name]
-        latencies = {stage: Latency.of(values) for stage, values in summary.times.items()}
-        speed = summary.speed or (
-            Speed(latencies, math.nan, latencies["total"].n, 0, 0) if "total" in latencies else None
-        )
-        summaries[name] = replace(
-            entry, speed=speed, times=summary.times, costs=summary.costs, stated_manifest=summary.stated_manifest
-        )
-    return summaries
 
 
 def _corpus_size(inputs: ReportInputs) -> int | None:

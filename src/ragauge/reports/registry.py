@@ -12,20 +12,16 @@ from ragauge.comparison.results import Overview
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Result
 from ragauge.core.record_types import RESULT_MODULES, ResultModules, import_reporter, record_type_of
-from ragauge.embedder_study.results import EmbedderStudy, TokenizerStudy
 from ragauge.files.serialization import detect_schema, read_records, to_json, to_json_data
 from ragauge.output.chart_files import write_charts
 from ragauge.output.csv import csv_header, render_csv
-from ragauge.output.formats import OutputFormat, format_for_path, only_result, write_format
+from ragauge.output.formats import OutputFormat, format_for_path, write_format
 from ragauge.output.latex import render_latex
 from ragauge.output.markdown import render_markdown
 from ragauge.output.numbers import join_with_and
 from ragauge.output.page import render_page
 from ragauge.output.page_assets import load_vega_script
 from ragauge.output.report import Report, ResultReporter, TableBuilder, collect_charts
-from ragauge.reports import layouts
-from ragauge.reports.benchmark_layouts import BENCHMARK_LAYOUTS, select_layouts
-from ragauge.reports.layouts.tokenization import render_embedder_table, render_tokenizer_table
 
 Results = Sequence[Result]
 STORED_RESULT_COMMANDS = tuple(modules.command for modules in RESULT_MODULES.values())
@@ -64,22 +60,16 @@ def build_reports(results: Results) -> list[Report]:
     return [*comparisons, *(load_reporter(type(result)).build_report(result) for result in results)]
 
 
-def find_formats(
-    result_type: type[Any], format_name: str | None = None, convention: str | None = None
-) -> dict[str, OutputFormat[Results]]:
+def find_formats(result_type: type[Any]) -> dict[str, OutputFormat[Results]]:
     """Return the formats in which results of this type can be written, by name.
 
-    If several share a file ending, the ending selects the first. A convention applies to the named layout of a
-    benchmark.
+    If several share a file ending, the ending selects the first.
     """
     tables = {
         name: OutputFormat(".csv", table.about, partial(_tables_to_csv, name))
         for name, table in load_reporter(result_type).tables.items()
     }
-    own_layouts = LAYOUT_FORMATS.get(find_result_modules(result_type).command, {})
-    if convention is not None:
-        own_layouts = select_layouts(convention, format_name)
-    return {**REPORT_FORMATS, **tables, **own_layouts}
+    return {**REPORT_FORMATS, **tables}
 
 
 def _tables_to_csv(name: str, results: Results) -> str:
@@ -124,10 +114,6 @@ def _render_reports(render: Callable[[Sequence[Report]], str], results: Results)
     return render(build_reports(results))
 
 
-def _write_layout(layout: layouts.Layout, results: Results) -> str:
-    return layout.write(only_result(results, Overview))
-
-
 REPORT_FORMATS: Mapping[str, OutputFormat[Results]] = {
     "html": OutputFormat(".html", "one self-contained page", _results_to_page),
     "json": OutputFormat(".json", "everything, to be read again", _results_to_json),
@@ -137,43 +123,17 @@ REPORT_FORMATS: Mapping[str, OutputFormat[Results]] = {
 """Formats of every result; each type has tables for CSV in addition."""
 
 
-LAYOUT_FORMATS: Mapping[str, Mapping[str, OutputFormat[Results]]] = {
-    "bench": BENCHMARK_LAYOUTS,
-    "report": {
-        name: OutputFormat(layout.ending, layout.about, partial(_write_layout, layout))
-        for name, layout in layouts.LAYOUTS.items()
-    },
-    "embedders": {
-        "tokenization": OutputFormat(
-            ".csv",
-            "table of the tokenization study",
-            lambda results: render_embedder_table(only_result(results, EmbedderStudy)),
-        )
-    },
-    "tokenizers": {
-        "tokenizer": OutputFormat(
-            ".csv",
-            "table of the tokenization study",
-            lambda results: render_tokenizer_table(only_result(results, TokenizerStudy)),
-        )
-    },
-}
-"""Layouts of other tools by command and name."""
-
-
 def write_results(
     results: Results,
     files: Sequence[str],
     format_name: str | None = None,
     charts: str | Path | None = None,
-    *,
-    convention: str | None = None,
 ) -> None:
     """Write results to files in the named format, or in that of each file's ending.
 
-    `charts` is a folder for every chart as SVG and PNG. A convention applies to the named layout of a benchmark.
+    `charts` is a folder for every chart as SVG and PNG.
     """
-    formats = find_formats(type(results[0]), format_name, convention)
+    formats = find_formats(type(results[0]))
     for file, name in {file: format_for_path(file, format_name, formats) for file in files}.items():
         write_format(results, formats[name], file)
     if charts is not None:

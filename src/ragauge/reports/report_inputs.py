@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ragauge.comparison.results import Overview
 from ragauge.comparison.scored_files import SCORED_KINDS, score_inputs
-from ragauge.core.errors import BadInput, Incomparable, RagaugeError, UnknownName
+from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.core.settings import unique_by
 from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
 from ragauge.files.source import InputFile
-from ragauge.measures.conventions import PRESETS, Convention, find_convention
-from ragauge.reports import layouts
+from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.reports.system_summaries import TagsByQuery
-from ragauge.runs.input_kinds import InputKind, is_kind, resolve_input, split_path_name
+from ragauge.runs.input_kinds import split_path_name
 from ragauge.runs.inputs import Inputs
 from ragauge.runs.results import Experiment
 from ragauge.runs.texts import DocumentTexts
@@ -38,8 +34,6 @@ class ReportInputs:
     count_missing: bool = False
     failures: Mapping[str, str] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    file_overview: Overview | None = None
-    """Further data that another tool's result file contains."""
     repeats: Mapping[str, Sequence[Run]] = field(default_factory=dict)
     """Repeated runs of a system that are stored in separate files."""
     title: str = ""
@@ -144,99 +138,3 @@ def inputs_from_files(
 
 def _list_scores(scores: Sequence[Scores] | Mapping[str, Scores]) -> Iterable[Scores]:
     return scores.values() if isinstance(scores, Mapping) else scores
-
-
-def find_layout_settings(
-    overview_input: Any, layout: layouts.Layout, convention: str | Convention | None
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the measures and convention for scores in a layout, with notes on them.
-
-    Scores read from a layout's own files need no settings. If the data have a target map and the layout supports it,
-    the map is used, unless `convention` selects another convention.
-    """
-    files = (
-        []
-        if isinstance(overview_input, Experiment)
-        else [overview_input]
-        if isinstance(overview_input, str | Path)
-        else list(overview_input)
-    )
-    if files and _find_layouts(list(map(str, files))):
-        return {}, []
-    if convention is not None and (preset := find_convention(convention).name.partition(",")[0]) in layout.variants:
-        return {"measures": layout.variants[preset]}, []
-    has_target_map = (
-        _has_target_map(overview_input) if convention is None else find_convention(convention).targets == "map"
-    )
-    if not (layout.target_map_measures and has_target_map):
-        return {"measures": layout.measures(), "convention": layout.convention}, []
-    alternative = f"--convention {layout.convention} uses each document as its own target"
-    note = f"dr and diversity_count use the target map of the dataset; {alternative}"
-    return {"measures": layout.target_map_measures, "convention": PRESETS[layout.convention].but(targets="map")}, [note]
-
-
-def _has_target_map(overview_input: Any) -> bool:
-    """Return whether the judgments have a target map."""
-    if isinstance(overview_input, Experiment):
-        return overview_input.dataset.judgments.targets is not None
-    try:
-        inputs = Inputs.resolve(*([overview_input] if isinstance(overview_input, str | Path) else overview_input))
-        if isinstance(inputs.qrels, str) and not Path(inputs.qrels).is_dir():
-            return False
-        return inputs.judgments().targets is not None
-    except RagaugeError:
-        return False  # Errors in the files are reported when they are scored.
-
-
-def _find_layouts(files: Sequence[str]) -> dict[str, str]:
-    """Return the layouts of files by path; empty unless each is in the layout of another tool."""
-    paths = [split_path_name(file)[1] for file in files]
-    if not all(path != "-" and Path(path).is_file() and is_kind(path, InputKind.LAYOUT) for path in paths):
-        return {}
-    inputs = [resolve_input(path, expected=[InputKind.LAYOUT]) for path in paths]
-    return {layout.value: layout.facts["layout"] for layout in inputs}
-
-
-def inputs_from_layouts(
-    files: Sequence[str], baseline: str | None, measures: Sequence[str] | None
-) -> Overview | ReportInputs | None:
-    """Read results of other tools. Return None if a file is not in a known layout.
-
-    Without per-query scores, the overview of the means is returned instead of report inputs.
-    """
-    layout_by_path = _find_layouts(files)
-    if not layout_by_path:
-        return None
-    paths = list(layout_by_path)
-    overviews = [layouts.find_layout(layout).read(path) for path, layout in layout_by_path.items()]
-    names = [name for overview in overviews for name in overview.entries]
-    unique_by(names, str, "system", hint="rename it in one of the files")
-    merged = overviews[0]
-    for path, overview in zip(paths[1:], overviews[1:], strict=True):
-        if overview.convention != merged.convention:
-            raise Incomparable(f"{path} follows the convention {overview.convention}, {paths[0]} {merged.convention}")
-        shared = [measure for measure in merged.measures if measure in overview.measures]
-        tags = {**merged.tags, **overview.tags}
-        merged = replace(merged, entries={**merged.entries, **overview.entries}, measures=shared, tags=tags)
-    if not merged.measures:
-        raise BadInput("the systems have no measure in common", file=paths[-1])
-    if baseline is not None and baseline not in merged.entries:
-        raise UnknownName("system", baseline, merged.entries)
-    for name in measures or ():
-        if name not in merged.measures:
-            raise UnknownName("measure", name, merged.measures)
-    merged = replace(merged, baseline=baseline or merged.baseline, measures=list(measures or merged.measures))
-    if not all(entry.scores for entry in merged.entries.values()):
-        return merged
-    return ReportInputs(
-        {name: list(entry.scores) for name, entry in merged.entries.items()},
-        list(merged.measures),
-        {},
-        DocumentTexts(None, merged.queries or None),
-        merged.tags,
-        merged.baseline,
-        None,
-        merged.dataset,
-        notes=merged.notes,
-        file_overview=merged,
-    )

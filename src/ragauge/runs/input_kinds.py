@@ -50,22 +50,10 @@ from ragauge.runs.results import Experiment
 
 BENCHMARK_FILE = "sweep.json"
 """Result file in a folder that `bench` wrote."""
-PROBE_BYTES = 1 << 20
-"""Number of leading bytes searched for the keys of a JSON file."""
 DATASET_PREFIXES = ("synthetic:", "stix:")
 """Beginnings of names of datasets that may contain the ending or the separators of a path."""
 CORPUS_SUFFIXES = tuple(f"{ending}{packed}" for ending in (*ROW_FORMATS, *TEXT_ENDINGS) for packed in PACKED_ENDINGS)
 """Ends of the names of corpora."""
-LAYOUT_MARKS: Mapping[str, frozenset[str]] = {
-    "swarm": frozenset({"method", "query_id", "seed", "MRR"}),
-    "tokenization": frozenset({"model", "num_queries", "mrr"}),
-    "ragdbeval": frozenset({"/results", "/results/experiment_name", "/results/mean_metrics"}),
-    "ragdbeval-csv": frozenset({"experiment", "database", "num_runs"}),
-    "rig": frozenset({"/metrics", "/metrics/metric", "/metrics/per_query"}),
-    "rig-diff": frozenset({"/rows", "/rows/metric", "/rows/current_mean"}),
-    "pgvectordb": frozenset({"Method", "K", "Precision@K"}),
-}
-"""Marks of the layouts of other tools: columns of a table, or JSON keys as `/outer/inner`."""
 
 
 class InputKind(StrEnum):
@@ -76,7 +64,6 @@ class InputKind(StrEnum):
     """Folder that `judge` wrote."""
     RESULT = "result"
     """Result of another command, as JSON or as an object."""
-    LAYOUT = "result of another tool"
     VERSIONS = "versions of documents"
     SCORES = "scores"
     SAMPLES = "samples"
@@ -100,7 +87,7 @@ class ResolvedInput:
     value: Any
     """Path as text, name of a dataset, or object."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Facts found by detection: `schema` of a result, `layout` of another tool's result, `path` of the file."""
+    """Facts found by detection: `schema` of a result, `path` of the file."""
 
 
 class Candidate:
@@ -175,24 +162,6 @@ def _detect_result(candidate: Candidate) -> Mapping[str, Any] | None:
     return {"schema": candidate.schema, "path": str(path)} if candidate.schema else None
 
 
-def _detect_layout(candidate: Candidate) -> Mapping[str, Any] | None:
-    layout = detect_layout(candidate.path)
-    return None if layout is None else {"layout": layout}
-
-
-def detect_layout(path: str | Path) -> str | None:
-    """Return the layout of another tool that a file has, by its header or first keys; None if it has none."""
-    source = InputFile(str(path))
-    if source.ending == ".json":
-        with source.open() as file:
-            marks = frozenset(find_json_keys(file.read(PROBE_BYTES).decode("utf-8", "replace")))
-    elif source.ending in (".csv", ".tsv"):
-        marks = frozenset(read_header(source, source.ending[1:]))
-    else:
-        return None
-    return next((name for name, required in LAYOUT_MARKS.items() if required <= marks), None)
-
-
 def _is_bundle(candidate: Candidate) -> bool:
     source = candidate.source
     return source.ending == ".json" and candidate.path.exists() and is_stix_bundle(source)
@@ -222,7 +191,6 @@ DETECTION_RULES = (
     DetectionRule(InputKind.DATASET, "folder", lambda it: is_dataset_folder(it.path)),
     DetectionRule(InputKind.CORPUS, "folder", lambda it: bool(_find_corpus(it.path))),
     DetectionRule(InputKind.RESULT, "file", _detect_result),
-    DetectionRule(InputKind.LAYOUT, "file", _detect_layout),
     DetectionRule(InputKind.VERSIONS, "file", lambda it: it.has_column(DOC_COLUMNS, VERSION_COLUMNS[1:])),
     DetectionRule(InputKind.SCORES, "file", lambda it: is_scores_file(str(it.path))),
     DetectionRule(InputKind.SAMPLES, "file", lambda it: is_samples_file(str(it.path))),
@@ -364,30 +332,3 @@ def describe_invalid_result(path: str) -> str:
         return f", or it is a corrupt result: {error}"
     schema = data.get("schema") if isinstance(data, dict) else None
     return f", or `{str(schema)[:60]}` is not a known result" if schema else ""
-
-
-def find_json_keys(text: str) -> set[str]:
-    """Return the keys of the outermost object and of objects in lists below it.
-
-    The text can be truncated.
-
-    >>> sorted(find_json_keys('{"a": [{"b": "c", "d": {"e": 1}}], "f": 2, "g')) == ["/a", "/a/b", "/a/d", "/f"]
-    True
-    """
-    keys: set[str] = set()
-    path: list[str] = []
-    """Current key of each open object. Lists have no entry."""
-    shape: list[str] = []
-    for token in re.finditer(r'"((?:[^"\\]|\\.)*)"(\s*:)?|[{}\[\]]', text):
-        mark = token[0]
-        if mark in "{[":
-            shape.append(mark)
-            if mark == "{":
-                path.append("")
-        elif mark in "}]":
-            if shape and shape.pop() == "{":
-                path.pop()
-        elif token[2] and path and "".join(shape) in ("{", "{[{"):
-            path[-1] = token[1]
-            keys.add("/" + "/".join(path))
-    return keys
