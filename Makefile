@@ -59,7 +59,6 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/judges.py
 	$(BIN)/python benchmarks/lint.py
 	$(BIN)/python benchmarks/novelty.py
-	$(BIN)/python benchmarks/embedders.py
 	$(BIN)/python benchmarks/walkers.py
 
 docs: .venv/dev

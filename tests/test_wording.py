@@ -35,7 +35,6 @@ QUOTED_DATA = {
     "src/ragauge/judging/results_folder.py": "circumstances",  # a key of old files, as in the next three modules
     "src/ragauge/knowledge/lint/results.py": "circumstances",
     "src/ragauge/store_benchmarks/results.py": "circumstances",
-    "src/ragauge/embedder_study/results.py": "circumstances",
 }
 """The only phrases of quaint_phrases.txt in sources and documentation: data, and keys that are needed to read files."""
 WORDING_IS_DATA = re.compile(r"rubrics/|vocabulary\.py|synthetic\w*\.py|lexical_text\.py|questions\.jsonl")

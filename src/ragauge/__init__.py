@@ -22,7 +22,6 @@ _HOMES = {
     "Convention": "ragauge.measures.conventions",
     "Dataset": "ragauge.core.records",
     "Document": "ragauge.core.documents",
-    "EmbedderStudy": "ragauge.embedder_study.results",
     "Experiment": "ragauge.runs.results",
     "ExperimentSet": "ragauge.runs.results",
     "Finding": "ragauge.core.findings",
@@ -57,7 +56,7 @@ _HOMES = {
     "bench": "ragauge.store_benchmarks",
     "calibrate": "ragauge.judging.calibration",
     "compare": "ragauge.comparison",
-    "compare_embedders": "ragauge.embedder_study",
+    "compare_embedders": "ragauge.embedder_study.embedder_comparison",
     "compare_tokenizers": "ragauge.embedder_study.tokenizer_study",
     "dask_cluster": "ragauge.compute.dask_cluster",
     "estimate_cost": "ragauge.judging",
@@ -112,8 +111,8 @@ if TYPE_CHECKING:
     from ragauge.core.scores_by_run import ScoresByRun
     from ragauge.core.stages import stage
     from ragauge.datasets import load
-    from ragauge.embedder_study import compare_embedders
-    from ragauge.embedder_study.results import EmbedderStudy, TokenizerStudy
+    from ragauge.embedder_study.embedder_comparison import compare_embedders
+    from ragauge.embedder_study.results import TokenizerStudy
     from ragauge.embedder_study.tokenizer_study import compare_tokenizers
     from ragauge.evaluation import evaluate, evaluate_runs
     from ragauge.experiments import run, run_each
@@ -161,7 +160,6 @@ __all__ = [
     "Convention",
     "Dataset",
     "Document",
-    "EmbedderStudy",
     "Experiment",
     "ExperimentSet",
     "Finding",

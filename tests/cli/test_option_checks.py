@@ -72,7 +72,6 @@ def run_command(tmp_path):
             "--token-price and --prices are mutually exclusive",
         ),
         ("calibrate samples.jsonl --workers 3", "--workers has no effect on the lexical judge"),
-        ("embedders pydocs -e words --fresh", "--fresh has no effect without --out"),
         ("gain --before a.jsonl --add b.jsonl --max-calls 3", "--max-calls has no effect without --chat"),
         ("stress --store memory --kills 2 --kill-at 3", "--kills has no effect with --kill-at"),
         ("gate qrels.txt a.run -r 'mrr >= 0.1' --tags tags.csv", "tags has no effect on these rules"),

@@ -21,7 +21,6 @@ COMMANDS = {
     "gain": ["gain", "--before", INPUTS / "kb", "--add", INPUTS / "new.jsonl", "-k", "3", "-w", "recall@3=1"],
     "freshness": ["freshness", INPUTS / "bm25.run", "--versions", INPUTS / "versions.jsonl", "-k", "5"],
     "stress": ["stress", "--store", "sqlite-vec", "--corpus", INPUTS / "known.jsonl", "--mode", "one by one"],
-    "embedders": ["embedders", "synthetic:needles(documents=60, queries=8)", "-e", "words(dimensions=32)", "--quick"],
     "tokenizers": ["tokenizers", INPUTS / "known.jsonl", "-t", "bytes", "-t", "words"],
 }
 """One short call of each command whose report has charts."""

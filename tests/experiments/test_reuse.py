@@ -9,7 +9,7 @@ import pytest
 
 import ragauge
 from command import command_in
-from ragauge import BadInput, Dataset, Document, Judgments
+from ragauge import BadInput
 from ragauge.core.components import is_reproducible
 from ragauge.core.run_dates import RunDate
 from ragauge.core.specs import Spec
@@ -32,7 +32,6 @@ from servers import serving
         ("retrievers", lambda query, k: [], False),
         ("stores", "qdrant(url=http://127.0.0.1:6333)", False),
         ("stores", "exact", True),
-        ("embedders", "lm(tokenizer=bpe(vocabulary=800))", True),
     ],
 )
 def test_is_reproducible_only_if_every_part_is_built_in_and_local(family, description, expected):
@@ -238,35 +237,3 @@ def test_report_shows_retrieval_dates_in_every_format(tmp_path, folder_with_reus
     page = (tmp_path / "page.html").read_text()
     assert f"{dates['mine']}, reused" in page
     assert "reused: mine" in page
-
-
-@pytest.mark.slow
-def test_compare_embedders_reuses_builtin_but_not_service(tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "key-of-a-test")
-    documents = [Document(f"d{i}", f"word{i} text") for i in range(12)]
-    queries = {f"q{i}": f"word{i}" for i in range(12)}
-    data = Dataset("words", documents, queries, Judgments({f"q{i}": {f"d{i}": 1} for i in range(12)}))
-    requests = []
-
-    def embed(body, headers):
-        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-        requests.extend(texts)
-        rows = [[float(len(text)), float(sum(map(ord, text)) % 97), 1.0] for text in texts]
-        return 200, {"data": [{"index": i, "embedding": row} for i, row in enumerate(rows)], "usage": {}, "model": "m"}
-
-    with serving(embed) as url:
-        embedders = {"service": f"openai(model=m, url={url}/v1)", "small": "words(dimensions=64)"}
-        options = {"measures": ["recall@5"], "out": tmp_path, "memory": False, "sizes": (), "perturbations": ()}
-        ragauge.compare_embedders(data, embedders, **options)
-        n_requests = len(requests)
-        second = ragauge.compare_embedders(data, embedders, **options)
-        assert len(requests) > n_requests
-        assert not any(note.startswith("service: reused") for note in second.notes)
-        assert any(note.startswith("small: reused; made 20") for note in second.notes)
-        n_requests = len(requests)
-        reused = ragauge.compare_embedders(data, embedders, **options, reuse=True)
-        assert len(requests) == n_requests
-    assert any(note.startswith("service: reused; made 20") for note in reused.notes)
-    manifest = json.loads((tmp_path / "service" / "manifest.json").read_text())
-    assert manifest["reused"] is True
-    assert f"service: reused; made {manifest['made']} (--fresh measures it again)" in reused.notes

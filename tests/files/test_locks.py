@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-import ragauge
 from ragauge.core.errors import BadInput
 from ragauge.experiments import run
 from ragauge.files.workspace import LOCK_FILE, hold_folder
@@ -85,10 +84,8 @@ def test_run_fresh_respects_the_lock_of_another_process(tmp_path, other_process)
     assert list(result.scores) == ["other"]
 
 
-def test_embedders_and_run_respect_the_lock_of_another_process(tmp_path, other_process):
+def test_run_respects_the_lock_of_another_process(tmp_path, other_process):
     other_process(tmp_path)
-    with pytest.raises(BadInput, match=BUSY):
-        ragauge.compare_embedders("synthetic:needles", ["words"], out=tmp_path, baselines=False)
     with pytest.raises(BadInput, match=BUSY):
         run(DATA, {"good": GOOD}, out=tmp_path, warmup=0)
     assert [path.name for path in tmp_path.iterdir()] == [LOCK_FILE]

@@ -30,7 +30,6 @@ COMMANDS = {
     "ragauge-audit": "audit inputs/qrels.txt inputs/bm25.run --expect mrr=0.5 --json",
     "ragauge-calibration": "calibrate inputs/labelled.jsonl -o c --json",
     "ragauge-comparison": "compare inputs/qrels.txt inputs/bm25.run inputs/dense.run --count-missing --json",
-    "ragauge-embedders": "report folders/study/lineup.json --format json",
     "ragauge-experiments": "run inputs/experiments.toml -o runs --json",
     "ragauge-freshness": "freshness inputs/bm25.run inputs/dense.run --versions inputs/versions.jsonl -k 10 --json",
     "ragauge-gain": "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w recall@3=0.5 -w novelty=0.5 --json",

@@ -177,8 +177,6 @@ CASES: list[Case] = [
         )
     ),
     Case("report-toy-json", f"report {TOY} --count-missing -b bm25 -m ndcg@10 -m map --format json"),
-    Case("report-study-json", "report folders/study/lineup.json --format json", stored_timings=True),
-    Case("report-study-long", "report folders/study/lineup.json --format long", stored_timings=True),
     Case("calibrate-lexical", "calibrate inputs/labelled.jsonl -o c --json"),
     Case("calibrate-lexical-csv", "calibrate inputs/labelled.jsonl -o c --csv"),
     Case(
@@ -195,15 +193,6 @@ CASES: list[Case] = [
     Case("lint-dirty", "lint inputs/dirty.jsonl --json"),
     Case("lint-dirty-csv", "lint inputs/dirty.jsonl --csv"),
     Case("lint-cranfield", "lint {data}/cranfield/beir --json", needs="cranfield"),
-    Case(
-        "embedders-needles",
-        "embedders synthetic:needles -e wordllama -e minilm --quick --no-memory --store exact --max-queries 40 --json",
-    ),
-    Case(
-        "embedders-duplicates",
-        "embedders synthetic:duplicates -e wordllama --store exact --no-memory --sizes none --dimensions 8,16 "
-        "--perturb keyboard --max-queries 40 --csv",
-    ),
     Case(
         "tokenizers-known",
         "tokenizers inputs/known.jsonl -t bytes -t characters -t 'bpe(vocabulary=300)' --held-out 0 --json",

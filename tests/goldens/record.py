@@ -44,7 +44,7 @@ TIMINGS = frozenset(
 """Keys and columns with times or sizes, in addition to `…_ms` and `…_seconds`: compared only if they were stored."""
 SENTENCE_WORDS = 4
 """Minimum number of words of prose, which may be reworded: only its presence is compared."""
-UPGRADED_SCHEMAS = frozenset({"ragauge-embedders", "ragauge-lint", "ragauge-tokenizers"})
+UPGRADED_SCHEMAS = frozenset({"ragauge-lint"})
 """Schemas whose recorded outputs are of an earlier version; they are converted before they are compared."""
 RENAMED: dict[str, str] = {}
 """Fields and columns that were renamed after they were recorded: old name, new name."""

@@ -133,12 +133,6 @@ def judge_result(folder: Path, _: str) -> Any:
         return list(csv.DictReader(file))
 
 
-def embedders_result(_: Path, out: str) -> Any:
-    data = json.loads(out)
-    parts = ("name", "dimension", "means", "differences", "compressed", "corpus_sizes", "perturbed", "failure_counts")
-    return [{part: embedder[part] for part in parts} for embedder in data["embedders"]]
-
-
 def stress_result(_: Path, out: str) -> Any:
     data = json.loads(out)
     return [
@@ -172,11 +166,6 @@ JOBS = {
         ["judge", "samples.jsonl", *CHAT, "-m", "faithfulness", "-m", "context_recall", "--workers", "4",
          "-o", "out"],
         judge_result, judge_server, repeated=10,
-    ),
-    "embedders": Job(
-        ["embedders", "synthetic:needles", "-e", "words(dimensions=64)", "-e", "words(dimensions=256)",
-         "--max-queries", "30", "--out", "out", "--json"],
-        embedders_result,
     ),
     "stress": Job(
         ["stress", "--store", "memory", "--corpus", "synthetic:needles", "--embedder", "words(dimensions=64)",

@@ -301,10 +301,8 @@ def targets() -> Iterator[Target]:
         yield Target("folders/run", use)
     yield Target("folders/run", "k-range {}")
     yield Target("folders/run", "report {} --json")
-    yield Target("folders/study", "report {}")
     yield Target("folders/bench", "report {}")
     yield Target("folders/bench/sweep.json", "report {}")
-    yield Target("folders/study/lineup.json", "report {}")
     for use in ("report {}", "compare {} folders/judged_b", "gate {} -r faithfulness>=0", "validate {}", "evaluate {}"):
         yield Target("folders/judged", use)
     for name in ("lint", "novelty", "freshness", "tokens"):

@@ -746,12 +746,12 @@ def test_compare_tokenizers_invalid_corpus_raises(corpus):
         ({"tokenizers": ""}, "the tokenizer `` cannot be read"),
         ({"tokenizers": "mine="}, "hint: bytes, bpe(vocabulary=8000), or with a name"),
         ({"tokenizers": ["mine=bytes", "mine=words"]}, "another name: other=mine"),
-        ({"tokenizers": "lm(tokenizer=words)"}, "name its tokenizer, words"),
-        ({"tokenizers": "lm"}, "name its tokenizer, bpe(vocabulary=4000)"),
+        ({"tokenizers": "lstm(tokenizer=words)"}, "name its tokenizer, words"),
+        ({"tokenizers": "lstm"}, "name its tokenizer, bpe(vocabulary=4000)"),
     ],
 )
 def test_compare_tokenizers_invalid_arguments_raise(given, message):
-    if "lm" in str(given):
+    if "lstm" in str(given):
         pytest.importorskip("torch")
     with pytest.raises((BadInput, UnknownName)) as caught:
         compare_tokenizers(CORPUS, **given)
@@ -864,7 +864,7 @@ def test_cli_tokenizers_accepts_named_specs(command):
 
 def test_cli_tokenizers_prints_json_and_csv(command):
     data = json.loads(command(*ARGUMENTS, "--json", "--held-out", "0").stdout)
-    assert data["schema"] == "ragauge-tokenizers/2"
+    assert data["schema"] == "ragauge-tokenizers/1"
     assert [row["tokenizer"] for row in data["tokenizers"]] == ["bytes", "words", "bpe(vocabulary=300)"]
     assert data["tokenizers"][0]["train_seconds"] is None
     rows = command(*ARGUMENTS, "--csv").stdout.splitlines()

@@ -87,6 +87,13 @@ class SystemSummary:
         return [str(doubt) for doubt in recorded] if isinstance(recorded, list | tuple) else []
 
     @property
+    def embedding(self) -> Mapping[str, Any]:
+        """Size of the vectors and of the model of a dense system; empty for others."""
+        evidence = self.manifest.get("evidence")
+        about = evidence.get("embedding") if isinstance(evidence, Mapping) else None
+        return about if isinstance(about, Mapping) else {}
+
+    @property
     def manifest(self) -> Mapping[str, Any]:
         """Provenance of the run; empty if unknown."""
         return self.stated_manifest if self.run is None else self.run.manifest

@@ -326,20 +326,3 @@ def _process_memory(process: Any, kind: str) -> int | None:
         return 0
     size = getattr(memory, kind, None)
     return None if size is None else int(size)
-
-
-def peak_bytes() -> int:
-    """Return the peak resident memory of this process, in bytes.
-
-    Uses /proc if available: on Linux, a child process inherits `ru_maxrss` from its parent.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text(encoding="ascii", errors="replace").splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    import resource
-    import sys
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

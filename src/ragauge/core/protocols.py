@@ -66,11 +66,10 @@ class Embedder(Protocol):
     """Turns texts into vectors.
 
     Optional attributes: `limit` (maximum number of tokens per text, None if unlimited) and `tokens(texts)` (number
-    of tokens of each text, read or not), from which `lint` computes what is truncated; `tokenizer`; `marks` (number
-    of special tokens per text that count for the limit, if it differs from that of the tokenizer); `parameters`
-    (number of parameters); and `trained` (whether they were trained, not random). An embedder that must see the
-    corpus first has `fitted(texts, progress) -> Embedder`. A language model has `bits(texts)`: the bits of each
-    text, NaN for a text that it reads only in part.
+    of tokens of each text, read or not), from which the share of truncated texts is computed; `tokenizer`; `marks`
+    (number of special tokens per text that count for the limit, if it differs from that of the tokenizer);
+    `parameters` (number of parameters); and `trained` (whether they were trained, not random). An embedder that must
+    see the corpus first has `fitted(texts, progress) -> Embedder`.
     """
 
     @property

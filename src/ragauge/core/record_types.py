@@ -36,7 +36,6 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
         "calibrate", "ragauge.judging.calibration.results", "ragauge.judging.calibration.report"
     ),
     "ragauge-comparison": ResultModules("compare", "ragauge.stats.comparisons", "ragauge.comparison.report"),
-    "ragauge-embedders": ResultModules("embedders", "ragauge.embedder_study.results", "ragauge.embedder_study.report"),
     "ragauge-experiments": ResultModules("run", "ragauge.comparison.results", "ragauge.reports.experiment_set"),
     "ragauge-freshness": ResultModules(
         "freshness", "ragauge.knowledge.freshness.results", "ragauge.knowledge.freshness.report"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,12 +12,11 @@ import numpy as np
 
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress, scoped
 from ragauge.core.documents import Document
-from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError
+from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, RagaugeError, UnknownName
 from ragauge.core.protocols import Tokenizer
 from ragauge.core.records import Dataset
 from ragauge.core.settings import unique_by
 from ragauge.core.specs import parse_spec, redact_spec, split_name
-from ragauge.embedder_study.plan import document_part
 from ragauge.embedder_study.results import TokenizerStats, TokenizerStudy
 from ragauge.embedder_study.tokenizer_counts import PROBE_TEXTS, count_corpus_text, count_tokens, model_token_counts
 from ragauge.models.optional_attributes import TokenizerAttributes
@@ -39,6 +38,12 @@ DEFAULT_TOKENIZERS = (
     "wordllama",
 )
 """Tokenizers compared by default; those that are not installed are left out."""
+DOCUMENT_PARTS: Mapping[str, Callable[[Document], str]] = {
+    "whole": lambda document: document.whole,
+    "text": lambda document: document.text,
+    "title": lambda document: document.title,
+}
+"""Parts of a document that can be tokenized, with the function that returns each."""
 DEFAULT_HELD_OUT_SHARE = 0.1
 """Default share of the documents held out if a tokenizer is trained on the corpus."""
 MIN_DOCUMENTS_TO_HOLD_OUT = 50
@@ -84,7 +89,9 @@ def compare_tokenizers(
     >>> [(one.tokenizer, one.tokens, one.used) for one in found.tokenizers]
     [('bytes', 32, 10), ('words', 11, 6)]
     """
-    extract_part = document_part(part)
+    if part not in DOCUMENT_PARTS:
+        raise UnknownName("part", part, DOCUMENT_PARTS, of="a document")
+    extract_part = DOCUMENT_PARTS[part]
     if held_out is not None and not 0 <= held_out < 1:
         raise BadInput(f"held_out must be at least 0 and below 1, got {held_out:g}")
     if seed < 0:

@@ -7,7 +7,6 @@ embedder that must be trained first may raise an error before.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ragauge.core.protocols import Embedder, Tokenizer
@@ -74,21 +73,6 @@ class EmbedderAttributes:
     def train_seconds(self) -> float | None:
         seconds = getattr(self._embedder, "train_seconds", None)
         return None if seconds is None else float(seconds)
-
-    @property
-    def bits(self) -> Callable[[Sequence[str]], Sequence[float]] | None:
-        """Method of a language model that returns the bits of each text."""
-        return _method(self._embedder, "bits")
-
-    @property
-    def held_out(self) -> Callable[[Sequence[str]], Sequence[bool]] | None:
-        """Method that returns which texts were excluded from training."""
-        return _method(self._embedder, "held_out")
-
-    @property
-    def keep(self) -> Callable[[Path], None] | None:
-        """Method that saves it to a folder."""
-        return _method(self._embedder, "keep")
 
 
 class TokenizerAttributes:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.stages import STAGES
-from ragauge.output.tables import Cell, Column, Row, Table
+from ragauge.output.tables import Cell, Column, Row, Table, Value
 from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
 LATENCY_STATISTICS = ("p50", "p90", "p95", "p99", "mean")
@@ -73,6 +74,32 @@ def build_stages_table(overview: Overview) -> Table:
             rows.append([name, stage, *values, stage_latencies[stage].n])
     note = "Milliseconds; percentiles by linear interpolation, without failed queries."
     return Table("stages", columns, rows, "Latency by stage", group_by=0, collapsed=True, note=note)
+
+
+EMBEDDING_COLUMNS = {
+    "dimension": Column("dimension", "count"),
+    "bytes_per_vector": Column("bytes per vector", "bytes", drop_order=2),
+    "parameters": Column("parameters", "count"),
+    "trained": Column("trained", "name", drop_order=1),
+    "limit": Column("token limit", "count", drop_order=3),
+    "truncated": Column("truncated", "share", legend="share of documents longer than the token limit"),
+}
+"""Columns of what a manifest says of the embedder of a dense system."""
+
+
+def build_embedders_table(overview: Overview) -> Table:
+    """Build the table of vector sizes, model sizes and truncated documents of dense systems; empty without any."""
+    described = {name: entry.embedding for name, entry in overview.entries.items() if entry.embedding}
+    names = [name for name in EMBEDDING_COLUMNS if any(name in about for about in described.values())]
+    columns = [Column("system", "name"), *(EMBEDDING_COLUMNS[name] for name in names)]
+    rows: list[Row] = [
+        [system, *(_fact_value(about.get(name)) for name in names)] for system, about in described.items()
+    ]
+    return Table("embedders", columns, rows)
+
+
+def _fact_value(value: Any) -> Value:
+    return ("yes" if value else "no") if isinstance(value, bool) else value
 
 
 def _time_cell(value: float | None, mark: str) -> Cell:

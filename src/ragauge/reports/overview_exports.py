@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.records import Scores
 from ragauge.output.tables import Column, Row, Table, Value
-from ragauge.reports.latency_tables import CACHED_BUILD_TEXT, count_failures, count_unknown_ids, is_cached_build
+from ragauge.reports.latency_tables import (
+    CACHED_BUILD_TEXT,
+    EMBEDDING_COLUMNS,
+    count_failures,
+    count_unknown_ids,
+    is_cached_build,
+)
 from ragauge.reports.overview_tables import UNKNOWN_MEAN, find_query_count
 
 if TYPE_CHECKING:
@@ -64,6 +70,9 @@ def _system_values(overview: Overview, entry: SystemSummary) -> Iterator[list[Va
         yield ["throughput", speed.throughput, None, None, speed.asked]
     if entry.doubts:
         yield ["unreliable_times", "; ".join(entry.doubts), None, None, 1]
+    for name in EMBEDDING_COLUMNS:
+        if name in entry.embedding:
+            yield [name, entry.embedding[name], None, None, 1]
     for cost in entry.costs:
         yield [cost, _cost_value(entry, cost), None, None, 1]
     if speed is not None:
@@ -83,7 +92,8 @@ def build_wide_table(overview: Overview) -> Table:
     costs = list(dict.fromkeys(cost for entry in entries for cost in entry.costs))
     names = ["system", *(f"{m}{end}" for m in overview.measures for end in ("", "_low", "_high", "_n"))]
     names += [f"{stage}_{name}_ms" for stage in stages for name in LATENCY_STATISTICS]
-    names += ["throughput", "asked", "failed", *costs, *DATE_COLUMNS]
+    facts = [name for name in EMBEDDING_COLUMNS if any(name in entry.embedding for entry in entries)]
+    names += ["throughput", "asked", "failed", *costs, *facts, *DATE_COLUMNS]
     rows: list[Row] = []
     for entry in entries:
         row: list[Value] = [entry.name]
@@ -101,7 +111,8 @@ def build_wide_table(overview: Overview) -> Table:
             row += [None, None, len(entry.failed) or None]
         else:
             row += [speed.throughput, speed.asked, count_failures(entry)]
-        rows.append([*row, *(_cost_value(entry, cost) for cost in costs), *_date_values(entry)])
+        row += [*(_cost_value(entry, cost) for cost in costs), *(entry.embedding.get(name) for name in facts)]
+        rows.append([*row, *_date_values(entry)])
     return Table("wide", [Column(name) for name in names], rows)
 
 

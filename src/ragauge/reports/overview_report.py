@@ -30,6 +30,7 @@ from ragauge.output.report import (
 )
 from ragauge.output.tables import Table
 from ragauge.reports.latency_tables import (
+    build_embedders_table,
     build_latency_table,
     build_stages_table,
     count_failures,
@@ -98,6 +99,7 @@ def build_report(overview: Overview) -> Report:
         Section("panels", "Overview of measures", [charts("panels")], "Panels", PAGE_ONLY),
         Section("measures", "Measures", [charts("measures")], "Measures", PAGE_ONLY),
         Section("latency", "Latency", [build_latency_table(overview)], formats=TEXT_ONLY),
+        *_embedder_sections(overview),
         Section(
             "over-k",
             "Sufficient number of documents",
@@ -179,6 +181,11 @@ def _trials_blocks(overview: Overview) -> list[Block]:
 def _explorer_blocks(overview: Overview) -> list[Block]:
     explorer = build_explorer(overview)
     return [] if explorer is None else [explorer]
+
+
+def _embedder_sections(overview: Overview) -> list[Section]:
+    table = build_embedders_table(overview)
+    return [Section("embedders", "Embedders", [table], "Embedders")] if table.rows else []
 
 
 def _run_sections(overview: Overview) -> Iterator[Section]:

@@ -11,10 +11,14 @@ from numpy.typing import NDArray
 from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput
 from ragauge.core.plugin_parameters import DocumentEmbedder, Part
-from ragauge.core.protocols import Embedder, Store
+from ragauge.core.protocols import Embedder, Store, Vectors
 from ragauge.core.stages import stage
+from ragauge.models.optional_attributes import EmbedderAttributes
 from ragauge.stores.search_results import check_neighbours
 from ragauge.stores.store_types import complete_store
+
+MAX_DOCUMENTS_COUNTED = 10_000
+"""Maximum number of documents whose tokens are counted, evenly spaced, for the share of truncated ones."""
 
 
 class DenseRetriever:
@@ -69,13 +73,33 @@ class DenseRetriever:
         ]
 
     def evidence(self, query: str, k: int) -> dict[str, Any]:
-        """Return the store's parameters, and whether its index was used if that varies."""
+        """Return the store's parameters, whether its index was used if that varies, and the embedder's size."""
         about = dict(self._store.describe())
         vector = self._embedder.embed([query])
         if about.get("index") != "none" and np.any(vector):
             used = self._store.index_used(vector[0], k)
             about |= {} if used is None else {"index_used": used}
-        return {**about, "embedder": self._embedder.name}
+        return {**about, "embedder": self._embedder.name, "embedding": self._describe_embedding(vector)}
+
+    def _describe_embedding(self, vector: Vectors) -> dict[str, Any]:
+        """Return the size of vectors and model, and the share of documents longer than the token limit."""
+        attributes = EmbedderAttributes(self._embedder)
+        dimension = int(vector.shape[1])
+        about: dict[str, Any] = {
+            "dimension": dimension,
+            "bytes_per_vector": dimension * np.dtype(np.float32).itemsize,
+            "parameters": attributes.parameters,
+            "trained": attributes.trained,
+            "limit": attributes.limit,
+        }
+        if attributes.has_limit and attributes.limit is None:
+            about["truncated"] = 0.0
+        elif attributes.limit is not None and attributes.tokens is not None and self._documents:
+            step = -(-len(self._documents) // MAX_DOCUMENTS_COUNTED)
+            texts = [document.whole for document in list(self._documents.values())[::step]]
+            counts = np.asarray(attributes.tokens(texts)) + (attributes.marks or 0)
+            about["truncated"] = float((counts > attributes.limit).mean())
+        return {name: value for name, value in about.items() if value is not None}
 
     def close(self) -> None:
         """Close the vector store."""

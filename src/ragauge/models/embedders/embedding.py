@@ -70,11 +70,6 @@ class EmbeddingResult:
     seconds: float = math.nan
     """Time to compute these vectors, in seconds."""
 
-    @property
-    def per_second(self) -> float:
-        """Computed vectors per second; NaN if none was computed."""
-        return self.computed / self.seconds if self.computed and self.seconds > 0 else math.nan
-
 
 def embed_texts(
     embedder: Embedder,
