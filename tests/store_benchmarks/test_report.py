@@ -415,6 +415,8 @@ def test_summary_names_stores_failing_requirements():
         "Requirements are not met by a (returns 50% of the rows with the filter `lang=de`), c (cannot filter; cannot "
         "update) and d (returns rows that do not match the filter `lang=de`).",
     ]
+    unknown = sweep(point("a", 0.96, 0.1, loads=[replace(load(50.0, 1.0, 1.0), backlog=None)]))
+    assert "a (not known to sustain 50 queries per second)" in " ".join(summarise_benchmark(unknown))
     failure = FailedConfiguration(Configuration("a"), "filters", "no")
     with_failure = sweep(point("a", 0.96, 0.1), failures=[failure])
     assert summarise_benchmark(with_failure)[1] == "Requirements are not met by a (filters failed)."

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ragauge.core.summaries import Latency
-from ragauge.output.numbers import join_with_and
+from ragauge.output.numbers import MISSING, join_with_and
 from ragauge.output.tables import Cell, Column, Row, Table
 from ragauge.store_benchmarks.filter_results import (
     list_filters,
@@ -266,7 +266,7 @@ def build_load_table(result: StoreBenchmark) -> Table:
         Column("clients", "count"),
         Column("target QPS", "number"),
         Column("QPS", "qps", legend="completed queries per second of wall-clock time, all clients"),
-        Column("sustained", drop_order=3, legend="at least 95% of the target rate"),
+        Column("sustained", drop_order=3, legend="the delay between the scheduled and the send time does not grow"),
         Column("p50 ms", "ms"),
         Column("p99 ms", "ms", 0, 4),
         Column("send p50", "ms", 0, 2),
@@ -291,7 +291,7 @@ def _load_cells(load: LoadResult) -> list[Cell]:
         Cell(load.clients),
         target,
         Cell(load.qps, mark=mark),
-        Cell("-" if is_closed else "yes" if load.kept_up else "no"),
+        Cell(MISSING if is_closed or load.kept_up is None else "yes" if load.kept_up else "no"),
         *_p50_p99_cells(load.latency, mark),
         *_p50_p99_cells(load.service, mark),
         Cell(load.note),

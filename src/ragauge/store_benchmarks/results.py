@@ -152,6 +152,24 @@ class BuildCost:
         return math.nan if n_bytes is None or not self.vectors else n_bytes / self.vectors
 
 
+@dataclass(frozen=True)
+class Backlog:
+    """Delay between the scheduled and the actual send time of queries, and its growth over a load test."""
+
+    growth: float
+    """Growth of the delay in ms per second; NaN with fewer than three queries."""
+    growth_low: float
+    """Lower end of its 95% interval."""
+    growth_high: float
+    """Upper end of its 95% interval."""
+    last_ms: float
+    """Median delay in the last tenth of the queries."""
+    max_last_ms: float
+    """Largest such delay of a rate that counts as sustained."""
+    grows: bool
+    """Whether the delay grows, or is too long at the end."""
+
+
 @json_form(derived=("kept_up",))
 @dataclass(frozen=True)
 class LoadResult:
@@ -168,6 +186,8 @@ class LoadResult:
     """Latency from the actual send time, as a closed loop would measure it."""
     late: float = 0.0
     """Share of the queries that were sent more than 1 ms after their scheduled time."""
+    backlog: Backlog | None = None
+    """None for a closed loop, and if an earlier version measured it."""
     note: str = ""
     doubts: Sequence[str] = ()
     """Reasons why the times are not reliable; empty if none."""
@@ -177,9 +197,11 @@ class LoadResult:
     """Whether an earlier call measured it or a part of it."""
 
     @property
-    def kept_up(self) -> bool:
-        """Whether the store sustained at least 95% of the target rate."""
-        return self.rate is None or self.qps >= 0.95 * self.rate
+    def kept_up(self) -> bool | None:
+        """Whether the store sustained the target rate: its backlog did not grow. None if unknown."""
+        if self.rate is None:
+            return True
+        return None if self.backlog is None else not self.backlog.grows
 
 
 @dataclass(frozen=True)
