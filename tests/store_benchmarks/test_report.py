@@ -451,6 +451,18 @@ def test_summary_smallest_and_fastest_built_store_is_named_once():
     )
 
 
+def test_summary_names_stores_of_unknown_memory():
+    result = sweep(
+        point("a", 0.96, 1.0, memory=10_000_000, seconds=1.0),
+        point("b", 0.97, 2.0, memory=20_000_000, seconds=2.0),
+        point("http", 0.97, 3.0, memory=None, seconds=3.0),
+    )
+    assert (
+        summarise_benchmark(result)[1]
+        == "Of all stores, a uses the least memory (10 MB; unknown for http) and is built fastest (1.00 s)."
+    )
+
+
 def test_summary_without_store_at_recall_names_closest():
     assert summarise_benchmark(sweep(point("a", 0.5, 1.0), point("b", 0.7, 9.0)))[0] == (
         "No store reaches recall 0.95; b is closest, with 0.700."

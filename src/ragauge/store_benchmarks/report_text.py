@@ -417,7 +417,9 @@ def _describe_smallest(result: StoreBenchmark) -> str:
     if len(sized) > 1:
         smallest, size = min(sized, key=lambda pair: pair[1])
         builder = "" if smallest.series == quickest.series else f"{quickest.series} "
-        text = f"{smallest.series} uses the least memory ({format_number(size, 'bytes')}) and {builder}{text}"
+        unknown = [point.series for point in sufficient if point.build.memory_bytes is None]
+        known = f"; unknown for {join_with_and(unknown)}" if unknown else ""
+        text = f"{smallest.series} uses the least memory ({format_number(size, 'bytes')}{known}) and {builder}{text}"
     else:
         text = f"{quickest.series} {text}"
     stores = f"the stores with recall {REFERENCE_RECALL:g}" if len(sufficient) < len(points) else "all stores"

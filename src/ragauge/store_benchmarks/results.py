@@ -127,9 +127,12 @@ class BuildCost:
     insert_seconds: float
     index_seconds: float
     disk_bytes: int | None
-    """None if the store saves nothing on disk."""
+    """None if the store saves nothing on disk, or if it is in a server that does not report it."""
     memory_bytes: int | None
-    """Growth in memory of the process, its children and its server since before the first insert; None if unknown."""
+    """Growth in memory of the process, its children and its server since before the first insert.
+
+    None if unknown, as for a server whose processes are unknown.
+    """
     cold_open_ms: float = math.nan
     """Time to open the saved store in a new process, in ms; NaN if the store cannot be reopened."""
     cold_first_ms: float = math.nan
