@@ -208,7 +208,10 @@ def build_recall_level_table(result: StoreBenchmark) -> Table:
             Cell(at.p50_ms, mark="" if at.p50_ms is None else mark) for at, mark in zip(at_levels, by_p50, strict=True)
         ]
         rows.append([name, *qps, *p50s])
-    note = "Interpolated between the two nearest points of the frontier of a store, on a logarithmic scale."
+    note = (
+        "Interpolated between the two nearest points of the frontier of a store, on a logarithmic scale. The points "
+        "may be of different builds; the summary names a measured configuration."
+    )
     columns = [
         STORE_COLUMN,
         *(Column(f"QPS at {level:.2f}", "qps", 1) for level in levels),

@@ -33,6 +33,8 @@ LOCATION_OPTIONS = ("path", "url", "dsn", "table", "collection", "api_key")
 FORCE_OPTION, FORCED_LABEL = "force", "forced"
 """Option that makes an engine use its index against the choice of its planner, and the label of such configurations."""
 SERVER_OPTIONS = frozenset({"url", "dsn"})
+SERVER_LABEL = "at"
+"""Option that is shown instead of the address of a server."""
 NULL_STORE = "null"
 """Name of the store that does nothing, which measures the overhead of the benchmark itself."""
 RECALL_MEASURE = "recall(of=eps,eps=1e-06)"
@@ -109,7 +111,7 @@ class Configuration:
     def shown(self) -> Configuration:
         """Copy without the location and the API key of the store, safe to print and save."""
         build = {key: value for key, value in self.build.items() if key not in LOCATION_OPTIONS}
-        away = {"at": "server"} if SERVER_OPTIONS & self.build.keys() else {}
+        away = {SERVER_LABEL: "server"} if SERVER_OPTIONS & self.build.keys() else {}
         return Configuration(self.store, {**away, **build}, self.search, self.name)
 
     def __str__(self) -> str:
