@@ -253,17 +253,29 @@ def test_distance_errors_ignores_float32_rounding_near_zero(metric):
     reported = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
     assert measures.distance_errors(positions, reported[metric][:, None], data) == []
     errors = measures.distance_errors(positions, np.full((10, 1), 2.0), data)
-    assert errors == ["100% of the reported distances are wrong (typically 2 instead of 0)"]
+    (error,) = errors
+    assert error.startswith("100% of the reported distances are wrong: their median error is 2, and the mean true ")
 
 
 def test_distance_errors_scaled_or_squared_distances_are_named():
     base = np.array([[3.0, 4.0], [6.0, 8.0]], np.float32)
     data = VectorSet("x", base, np.zeros((1, 2), np.float32), "l2")
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[10.0, 20.0]]), data) == [
-        "100% of the reported distances are wrong (typically 2 times)"
+        "100% of the reported distances are wrong: they are 2 times the true ones"
     ]
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[25.0, 100.0]]), data) == [
-        "100% of the reported distances are wrong (typically their squares)"
+        "100% of the reported distances are wrong: they are the squares of the true ones"
+    ]
+
+
+def test_distance_errors_that_cancel_out_have_a_size():
+    """Three of ten distances are wrong by 0.2, in both directions: none of them is a multiple of the true one."""
+    base = np.arange(1.0, 11.0, dtype=np.float32)[:, None] * np.ones(1, np.float32)
+    data = VectorSet("x", base, np.zeros((1, 1), np.float32), "l2")
+    true = np.arange(1.0, 11.0)
+    reported = true + np.array([0, 0, 0, 0, 0, 0, 0, 0.2, -0.2, 0.2])
+    assert measures.distance_errors(np.arange(10)[None], reported[None], data) == [
+        "30% of the reported distances are wrong: their median error is 0.2, and the mean true distance is 5.5"
     ]
 
 
@@ -291,7 +303,7 @@ def test_distance_errors_finds_each_kind_of_error():
     data = VectorSet("x", base, queries, "l2")
     truth = find_truth(base, queries, "l2", 10)
     squared = measures.distance_errors(truth.neighbours, truth.distances**2, data)
-    assert squared[0].startswith("100% of the reported distances are wrong (typically ")
+    assert squared[0].startswith("100% of the reported distances are wrong: ")
     unknown = truth.neighbours.copy()
     unknown[3, 4] = -2
     assert measures.distance_errors(unknown, truth.distances, data) == ["1 results are ids that were never added"]

@@ -155,15 +155,25 @@ def distance_errors(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> 
         )
         return errors
     if wrong := int(is_wrong.sum()):
-        median_claim, median_true = float(np.median(claims[is_wrong])), float(np.median(true[is_wrong]))
-        much = abs(median_true) > float(np.median(rounding[is_wrong]))
-        typical = f"{median_claim / median_true:.3g} times" if much else f"{median_claim:.3g} instead of 0"
-        if np.allclose(claims[is_wrong], true[is_wrong] ** 2, rtol=DISTANCE_TOLERANCE):
-            typical = "their squares"
-        errors.append(f"{wrong / int(is_result.sum()):.0%} of the reported distances are wrong (typically {typical})")
+        problem = _describe_wrong_distances(claims[is_wrong], true[is_wrong], scale)
+        errors.append(f"{wrong / int(is_result.sum()):.0%} of the reported distances are wrong: {problem}")
     if disorder := int(fallen.any(axis=1).sum()):
         errors.append(f"{disorder} of {rows} results are not in the order of the reported distances")
     return errors
+
+
+def _describe_wrong_distances(claims: Floats, true: Floats, scale: float) -> str:
+    """Describe wrong distances: as squares or multiples of the true ones, else by their median error.
+
+    `scale` is the mean true distance of all results.
+    """
+    if np.allclose(claims, true**2, rtol=DISTANCE_TOLERANCE):
+        return "they are the squares of the true ones"
+    factor = float(claims @ true / (true @ true)) if np.any(true) and np.isfinite(claims).all() else 0.0
+    if abs(factor - 1) > DISTANCE_TOLERANCE and np.allclose(claims, factor * true, rtol=DISTANCE_TOLERANCE):
+        return f"they are {factor:.3g} times the true ones"
+    error = float(np.median(np.abs(claims - true)))
+    return f"their median error is {error:.2g}, and the mean true distance is {scale:.2g}"
 
 
 def summarise_search_latency(nanoseconds: NDArray[Any]) -> Latency:
