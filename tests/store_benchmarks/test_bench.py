@@ -249,6 +249,36 @@ def test_bench_exact_store_has_full_recall_and_all_measurements(tmp_path):
     assert not list((tmp_path / "out").glob("builds/*/*.log"))
 
 
+def test_plan_builds_stores_differing_in_search_options_share_a_build():
+    settings = BenchmarkSettings(sweep=False)
+    first, second, other = (
+        "hnswlib:m=16,ef_search=10+40", "hnswlib:m=16,ef_search=80", "hnswlib:m=32,ef_search=10"
+    )  # fmt: skip
+    builds = plan_builds([first, second, other], settings)
+    assert [(build.configuration.build, list(build.searches)) for build in builds] == [
+        ({"m": 16}, [{"ef_search": 10}, {"ef_search": 40}, {"ef_search": 80}]),
+        ({"m": 32}, [{"ef_search": 10}]),
+    ]
+    named = plan_builds([f"a={first}", f"b={second}"], settings)
+    assert [build.configuration.name for build in named] == ["a", "b"]
+    with pytest.raises(BadInput, match="store `hnswlib:m=16,ef_search=40` appears more than once"):
+        plan_builds([first, "hnswlib:m=16,ef_search=40"], settings)
+    one, two = (f"pgvector(dsn=postgresql://host/{name}?a=b, ef_search=10)" for name in ("one", "two"))
+    assert [build.configuration.build["dsn"][-7:] for build in plan_builds([one], settings)] == ["one?a=b"]
+    with pytest.raises(BadInput, match="appears more than once"):  # the addresses are never shown
+        plan_builds([one, two], settings)
+
+
+@pytest.mark.engine
+def test_bench_stores_differing_in_search_options_are_all_measured():
+    stores = ["hnswlib:m=4,ef_search=10", "hnswlib:m=4,ef_search=200"]
+    points = ragauge.bench(make_vector_set(), stores, **QUICK).points
+    assert [point.configuration.search for point in points] == [{"ef_search": 10}, {"ef_search": 200}]
+    named = ragauge.bench(make_vector_set(), {"a": stores[0], "b": stores[1]}, **QUICK)
+    assert named.stores == ["a", "b"]
+    assert not named.failures
+
+
 def test_bench_own_store_needs_only_add_and_search(own_stores):
     result = ragauge.bench(make_vector_set(), "mine=own_stores:MinimalStore", clients=[1], **QUICK)
     (point,) = result.points

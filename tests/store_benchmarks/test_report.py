@@ -203,6 +203,8 @@ def test_bench_report_has_percentiles_and_mrr_at_each_cutoff():
     base = point("a", 0.9, 1.0)
     measured = replace(base, quality={**quality, "mrr@1": 0.7071, "mrr@10": 0.8642, RECALL: 0.9})
     result = replace(sweep(measured), cutoffs=(1, 10), true_neighbours=100)
+    assert "recall of 100 (at most k/100)" in to_markdown(result)
+    assert "recall of all exact neighbours" in to_markdown(replace(result, true_neighbours=0))
     for text in (to_markdown(result), to_page(result), to_latex(result)):
         for number in ("0.7071", "0.8642", "1.20", "1.50"):  # MRR, p90, p95
             assert number in text

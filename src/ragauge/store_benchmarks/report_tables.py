@@ -157,9 +157,10 @@ def _add_reused_column(table: Table, results: Sequence[Sequence[BenchmarkResult]
 def build_quality_table(result: StoreBenchmark, points: Sequence[MeasuredConfiguration]) -> Table:
     """Build a table of recall, precision and MRR at each k."""
     n_neighbours = result.true_neighbours
+    highest = f"{n_neighbours} (at most k/{n_neighbours})" if n_neighbours else "all exact neighbours"
     measures = {
         f"{result.recall.rpartition('@')[0]}@": Column("recall", "recall"),
-        "recall@": Column(f"recall of {n_neighbours or 'all'}", "recall", 0, 1),
+        "recall@": Column(f"recall of {highest}", "recall", 0, 1),
         "precision@": Column("precision", "recall"),
         "mrr@": Column("MRR", "recall"),
     }
