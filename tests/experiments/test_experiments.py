@@ -338,8 +338,8 @@ def test_run_duplicate_documents_count_once_and_are_noted(tmp_path):
         return ["d29", "d29", *right(query, k)]
 
     result = run(DATA, {"again": duplicating, "mine": right}, measures=["mrr@10"], out=tmp_path)
-    assert result.scores["again"].means["mrr@10"] == 0.5
-    assert "again: 12 duplicate documents in rankings; only their first rank counts" in result.notes
+    assert result.scores["again"].means["mrr@10"] == pytest.approx(1 / 3)
+    assert any(note.startswith("again: 12 hits repeat a document") for note in result.notes)
 
 
 def test_run_unasked_judged_queries_are_not_scored():

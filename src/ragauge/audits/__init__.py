@@ -198,7 +198,10 @@ def _relax_convention(convention: Convention, judgments: Judgments, runs: Iterab
         not judged_queries <= set(run.table["query"].unique().to_list()) for run in runs
     ):
         convention = convention.but(missing="zero")
-    if convention.duplicates == "error" and any(run.table.select("query", "doc").is_duplicated().any() for run in runs):
+    files = [run for run in runs if not run.rows_are_hits]
+    if convention.duplicates == "error" and any(
+        run.table.select("query", "doc").is_duplicated().any() for run in files
+    ):
         convention = convention.but(duplicates="first")
     return convention
 

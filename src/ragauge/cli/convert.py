@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -14,7 +15,9 @@ from ragauge.files.source import InputFile
 
 def convert(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="IN", help="Input file or BEIR folder; - is standard input.")],
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="Input file, run folder or BEIR folder; - is standard input.")
+    ],
     target: Annotated[
         str, typer.Argument(metavar="OUT", help="Output file; - is standard output; FOLDER/ is a BEIR folder.")
     ],
@@ -60,11 +63,15 @@ def convert(
     for name in (from_, to):
         if name is not None:
             readers.check_format(name)
-    file_kind = kind or _detect_file_kind(InputFile(source), from_)
+    made_by_run = readers.read_run_metadata(source)
+    if made_by_run is not None and not made_by_run.rows_are_hits:
+        made_by_run = None
+    file_kind = kind or ("run" if made_by_run else _detect_file_kind(InputFile(source), from_))
     if file_kind == "qrels":
         writers.write_judgments(readers.read_judgments(source, format=from_), target, to)
     elif file_kind == "run":
-        writers.write_run(readers.read_run(source, format=from_), target, to)
+        run = readers.read_run(source, format=from_)
+        writers.write_run(replace(run, manifest=made_by_run.manifest) if made_by_run else run, target, to)
     else:
         raise BadInput(f"--kind must be qrels, run or samples, got `{file_kind}`", hint="use `--kind run`")
 

@@ -22,7 +22,7 @@ from ragauge.files.parquet_runs import ParquetRun
 from ragauge.files.source import InputFile
 from ragauge.files.trec import TrecRun
 from ragauge.measures.conventions import Convention, find_convention
-from ragauge.measures.judged_ranks import JudgedRanks, PartialRanks, defined_depth
+from ragauge.measures.judged_ranks import JudgedRanks, PartialRanks, defined_depth, rules_for_rows
 from ragauge.measures.names import Measure, parse_measure_names
 from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
 
@@ -254,15 +254,19 @@ def compute_judged_ranks_by_name(
     processed of each run.
     """
     top = _first_documents_needed(measures)
+    rules = {name: rules_for_rows(convention, readers.read_run_metadata(run)) for name, run in runs.items()}
     if executor is not None:
         opened_runs = {name: _open_run(name, run, run_format, convention) for name, run in runs.items()}
-        ranks = _rank_on_executor(judgments, opened_runs, convention, top, executor, progress)
+        ranks: dict[Any, JudgedRanks] = {}
+        for rule in dict.fromkeys(rules.values()):
+            same_rule = {name: opened_run for name, opened_run in opened_runs.items() if rules[name] == rule}
+            ranks |= _rank_on_executor(judgments, same_rule, rule, top, executor, progress)
         return {name: _add_run_metadata(ranks[name], run, opened_runs[name], name) for name, run in runs.items()}
     judged_ranks: dict[Any, JudgedRanks] = {}
     for name, run in runs.items():  # one at a time, because some runs are loaded into memory when opened
         opened_run = _open_run(name, run, run_format, convention)
         judged_ranks[name] = _add_run_metadata(
-            _rank_in_process(judgments, opened_run, convention, top, name, progress), run, opened_run, name
+            _rank_in_process(judgments, opened_run, rules[name], top, name, progress), run, opened_run, name
         )
     return judged_ranks
 

@@ -187,9 +187,16 @@ def validate_files(
     for run in runs:
         try:
             table = readers.read_run(run).table
+            metadata = readers.read_run_metadata(run)
         except BadInput as error:
             findings.append(Finding(run, "unreadable", True, 1, error.message))
             continue
+        if metadata is not None and metadata.rows_are_hits:
+            n_rows = table.height
+            table = table.unique(["query", "doc"], keep="first", maintain_order=True)
+            if n_repeats := n_rows - table.height:
+                message = f"repeated documents: {n_repeats}; each document scores once, at its first rank"
+                findings.append(Finding(run, "repeated documents", False, n_repeats, message))
         findings += run_checks(RUN_CHECKS, RunFile(InputFile(run).label, table, rows, corpus_ids)).findings
     return findings
 

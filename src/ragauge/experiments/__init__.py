@@ -167,6 +167,8 @@ def run(
         name: score_trials(judgments, result.differing() or [result], supported, convention, name=name)
         for name, result in runs.items()
     }
+    # The other notes on scores repeat those of the runs.
+    notes += merge_notes(note for scores in trials.values() for note in scores[0].notes if getattr(note, "code", ""))
     if folder is not None:  # it may have changed
         check_folder_matches(folder, data, fingerprint, folders, fresh=fresh)
     experiment = Experiment(

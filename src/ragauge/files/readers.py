@@ -220,11 +220,12 @@ def read_run_metadata(source: Any) -> Run | None:
 
     Return None for any other run.
     """
-    import polars as pl
-
     if isinstance(source, Run):
         return source
     path = Path(source) / "manifest.json" if isinstance(source, str | Path) and str(source) != "-" else None
+    if path is not None and path.parent.name == "run.parquet" and not path.exists():
+        source = path.parent.parent
+        path = source / "manifest.json"
     if path is None or not path.exists():
         return None
     try:
@@ -237,6 +238,8 @@ def read_run_metadata(source: Any) -> Run | None:
         check_manifest(manifest)
     except ValueError as error:
         raise BadInput(str(error), file=str(path)) from None
+    import polars as pl
+
     return Run(pl.DataFrame(), timings=read_timings(source), manifest=manifest)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput, describe_failures
 from ragauge.core.findings import Note
-from ragauge.core.records import Floats, MeasureDict, Scores
+from ragauge.core.records import Floats, Ints, MeasureDict, Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedQuery, JudgedRanks
 from ragauge.measures.names import Measure, make_measure, parse_measure
@@ -27,6 +27,8 @@ MAX_NAMED_QUERIES = 3
 """Maximum number of queries that a message names."""
 UNJUDGED_QUERIES, MISSING_QUERIES = "unjudged queries", "missing queries"
 """Codes of the notes on queries of a run without judgments, and on judged queries that it lacks."""
+REPEATED_DOCUMENTS = "repeated documents"
+"""Code of the note on hits that repeat a document of the ranking."""
 WHOLE_RANKING_MEASURES = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
 """Measures that, without a cutoff, change if a run is truncated."""
 TREC_DEPTH = 1000
@@ -275,6 +277,19 @@ def _describe_missing_queries(judged: JudgedRanks, convention: Convention) -> st
     return f"lacks {len(absent):,} of {judged.n:,} judged queries ({names}), which {fate}"
 
 
+def _describe_repeats(queries: Sequence[str], repeats: Ints, rule: str) -> str:
+    """Return the number of repeated documents, the queries, and how they count."""
+    names = join_names([f"`{queries[i]}`" for i in np.flatnonzero(repeats).tolist()], MAX_NAMED_QUERIES)
+    hits = pluralise(int(repeats.sum()), "hit repeats", "hits repeat")
+    effects = {
+        "unit": "ranks count distinct documents (unit=document)",
+        "first": "k counts hits, and a document scores once, at its first rank (`-C unit=document` counts documents)",
+        "count": "every occurrence counts (duplicates=count)",
+    }
+    n_queries = pluralise(int(np.count_nonzero(repeats)), "query")
+    return f"{hits} a document of the same ranking in {n_queries} ({names}): {effects[rule]}"
+
+
 def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
     notes: list[str] = []
     if judged.failures:
@@ -286,6 +301,9 @@ def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
     if extra := judged.extra_queries:
         unjudged = pluralise(extra, "unjudged query is", "unjudged queries are")
         notes.append(Note(f"{unjudged} not scored", judged.name, code=UNJUDGED_QUERIES))
+    if judged.repeats is not None:
+        text = _describe_repeats(judged.pool.queries, judged.repeats, judged.repeat_rule)
+        notes.append(Note(text, judged.name, code=REPEATED_DOCUMENTS))
     grades = judged.pool.grades
     if len(grades) and grades.max() < convention.rel:
         highest = f"the highest grade is {grades.max():g}"

@@ -55,8 +55,8 @@ TIMING_COLUMNS = {
 def build_run(name: str, results: Sequence[QueryResult], manifest: Mapping[str, Any]) -> Run:
     """Build a run from query results: rankings of all trials, and timings.
 
-    Hits are ranked in the order of return. Scores are made strictly decreasing, also in single precision, so that every
-    tool reads this order. Of a duplicate document, the first rank is used.
+    The rows are the hits in the order of return, in which a document may be repeated. Scores are made strictly
+    decreasing, also in single precision, so that every tool reads this order.
     """
     import polars as pl
 
@@ -91,17 +91,15 @@ def _rankings_frame(results: Sequence[QueryResult]) -> pl.DataFrame:
 
 
 def _ranking_rows(result: QueryResult) -> Iterator[tuple[str, int, str, int, float]]:
-    first_rows = {doc: row for row, doc in reversed(list(enumerate(result.docs)))}
-    docs = sorted(first_rows, key=first_rows.__getitem__)
-    scores = _strictly_decreasing([result.scores[first_rows[doc]] for doc in docs])
-    for rank, (doc, score) in enumerate(zip(docs, scores, strict=True), 1):
+    scores = _strictly_decreasing(result.scores)
+    for rank, (doc, score) in enumerate(zip(result.docs, scores, strict=True), 1):
         yield _encodable_text(result.query), result.repeat, _encodable_text(doc), rank, score
 
 
 def _strictly_decreasing(scores: Sequence[float]) -> list[float]:
     """Return scores that decrease strictly in single precision.
 
-    A score that does not is replaced by the next lower single-precision number. Near the lowest number, where there is
+    A score that does not is replaced by the next lower single-precision number. Near the lowest number, which has
     none, the scores above are raised.
 
     >>> _strictly_decreasing([0.5, 0.25, 0.125]), _strictly_decreasing([0.5, 0.5, 1.0])
@@ -166,17 +164,11 @@ def find_successful_results(run: Run) -> list[QueryResult]:
     ]
 
 
-def count_duplicate_hits(results: Sequence[QueryResult]) -> int:
-    """Count the duplicate documents in the rankings of the first trial."""
-    return sum(len(result.docs) - len(set(result.docs)) for result in results if result.repeat == 0)
-
-
 def count_changed_rankings(results: Sequence[QueryResult]) -> int:
     """Count the queries whose ranking differs between trials; failures are ignored."""
-    # Without duplicates, as results are read from a folder.
-    good = [(result, list(dict.fromkeys(result.docs))) for result in results if result.status == "ok"]
-    first = {result.query: docs for result, docs in good if result.repeat == 0}
-    return len({result.query for result, docs in good if result.query in first and first[result.query] != docs})
+    good = [result for result in results if result.status == "ok"]
+    first = {result.query: result.docs for result in good if result.repeat == 0}
+    return len({result.query for result in good if first.get(result.query, result.docs) != result.docs})
 
 
 def write_run_folder(run: Run, folder: Path) -> None:
