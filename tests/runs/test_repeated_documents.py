@@ -49,7 +49,7 @@ def score_distinct_ids(measures, convention="default"):
 def test_evaluate_repeated_hits_score_once_and_keep_ranks(convention):
     scores = ragauge.evaluate(GRADES, make_run(), MEASURES, convention)
     assert dict(scores.means) == pytest.approx(dict(score_distinct_ids(MEASURES, convention).means))
-    assert f"mine: 5 hits repeat a document of the same ranking in 2 queries (`q1`, `q2`): {RULE}" in scores.notes
+    assert f"mine: 5 hits repeat a document of the same ranking in 2 queries (q1, q2): {RULE}" in scores.notes
 
 
 def test_evaluate_unit_document_counts_distinct_documents():

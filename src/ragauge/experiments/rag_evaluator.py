@@ -119,7 +119,7 @@ class RAGEvaluator:
         scores = self._score_rankings(retrieval, [f"{measure}@{k}" for measure in EVALUATED_MEASURES])
         returned = ReturnedIds.count(retrieval.results, [], retrieval.grades)
         notes = [*notes, *([f"{returned.describe()}; {ID_HINT}"] if returned.unknown else [])]
-        notes += [note.text for note in scores.notes if isinstance(note, Note) and note.code]
+        notes += _list_query_notes(scores)
         if retrieval.k != k:
             notes.append(f"computed from one retrieval at k={retrieval.k}, because the system declares nested rankings")
         about = {"latency_ms": retrieval.milliseconds(), "n": len(retrieval.grades), "failed": len(retrieval.failures)}
@@ -152,11 +152,13 @@ class RAGEvaluator:
             list_pairs(ground_truth), checked_ks, retrieval_fn, count_tokens or estimate_tokens
         )
         names = {k: f"{measure}@{k}" for k in checked_ks}
-        values = {k: self._score_rankings(retrievals[k], [name]).values[name] for k, name in names.items()}
+        scores = {k: self._score_rankings(retrievals[k], [name]) for k, name in names.items()}
+        values = {k: scores[k].values[name] for k, name in names.items()}
         advice = smallest_k(values, measure, tolerance, confidence, {k: retrievals[k].tokens(k) for k in checked_ks})
         failures = {query: error for retrieval in retrievals.values() for query, error in retrieval.failures.items()}
         failed = describe_failures(failures, len(retrievals[checked_ks[0]].grades))
-        return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(retrievals.values())])
+        notes = [*self._describe_missing(retrievals.values()), *_list_query_notes(scores[checked_ks[-1]])]
+        return replace(advice, notes=[*([failed] if failed else []), *notes])
 
     def _score_rankings(self, retrieval: _RetrievalAtK, measures: list[str]) -> Scores:
         scores: Scores = evaluate(retrieval.grades, retrieval.run(), measures, self._convention)
@@ -278,6 +280,11 @@ class _RetrievalAtK:
         if not self.token_counts:
             return math.nan
         return float(np.mean([sum(tokens[:k]) for tokens in self.token_counts.values()]))
+
+
+def _list_query_notes(scores: Scores) -> list[str]:
+    """Return the notes on queries that count 0 or are left out, and on repeated documents."""
+    return [note.text for note in scores.notes if isinstance(note, Note) and note.code]
 
 
 def _check_k_values(k_values: Iterable[int]) -> list[int]:

@@ -119,8 +119,8 @@ class JudgedRanks:
     """Rule that ordered ties."""
     name: str = "run"
     """Name of the run."""
-    extra_queries: int = 0
-    """Number of queries in the run that are unjudged."""
+    unjudged_queries: Sequence[str] = ()
+    """Queries of the run that are unjudged."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """`{query: error}` of the judged queries that the system failed on, if the run recorded them."""
     tag: str = ""
@@ -304,6 +304,12 @@ class JudgedMatches:
             getattr(self, name).extend(getattr(matches, name))
 
 
+def find_unjudged_queries(queries: Iterable[str], judgments: Judgments) -> list[str]:
+    """Return the queries that have no judgments, each once."""
+    judged = set(judgments.pool.queries)
+    return [query for query in dict.fromkeys(queries) if query not in judged]
+
+
 def build_judged_ranks(
     judgments: Judgments,
     convention: Convention,
@@ -312,7 +318,7 @@ def build_judged_ranks(
     answered: NDArray[np.bool_],
     *,
     name: str,
-    extra_queries: int,
+    unjudged_queries: Sequence[str],
     top: tuple[Sequence[Sequence[str]], Sequence[Floats]] | None,
 ) -> JudgedRanks:
     """Sort the matches, and apply the options that remove documents from the ranking."""
@@ -359,7 +365,7 @@ def build_judged_ranks(
         top=None if top is None else TopDocuments(*top),
         ties=convention.ties,
         name=name,
-        extra_queries=extra_queries,
+        unjudged_queries=unjudged_queries,
     )
 
 
@@ -435,7 +441,7 @@ def merge_parts(
     lengths, repeats, answered = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
     firsts: list[Sequence[str]] = [()] * n if top else []
     first_scores: list[Floats] = [np.zeros(0)] * n if top else []
-    unjudged_queries: set[str] = set()
+    unjudged_queries: dict[str, None] = {}
     for part in parts:
         if part.scattered:
             return None
@@ -447,9 +453,9 @@ def merge_parts(
         if top:
             for query, first in zip(np.concatenate([*part.judged, []]).tolist(), part.top_documents, strict=True):
                 firsts[int(query)], first_scores[int(query)] = first
-        if not unjudged_queries.isdisjoint(part.unjudged_queries):
+        if not unjudged_queries.keys().isdisjoint(part.unjudged_queries):
             return None
-        unjudged_queries.update(part.unjudged_queries)
+        unjudged_queries.update(dict.fromkeys(part.unjudged_queries))
     judged_ranks = build_judged_ranks(
         judgments,
         convention,
@@ -457,7 +463,7 @@ def merge_parts(
         lengths,
         answered,
         name=name,
-        extra_queries=len(unjudged_queries),
+        unjudged_queries=list(unjudged_queries),
         top=(firsts, first_scores) if top else None,
     )
     return replace(judged_ranks, repeats=repeats) if repeats.any() else judged_ranks
