@@ -171,3 +171,6 @@ def test_commands_read_run_folder_with_repeated_hits(tmp_path):
         assert run_line(line).returncode == 0, line
     audited = run_line("audit o/mine --check repeated-documents")
     assert "5 documents are repeated in the ranking of 2 of 3 judged queries" in " ".join(audited.stdout.split())
+    published = ragauge.evaluate(GRADES, make_run(), ["mrr"], "unit=document").means["mrr"]
+    explained = run_line(f"audit o/mine -m mrr --expect mrr={published:.6f}")
+    assert "k counts distinct documents" in " ".join(explained.stdout.split())

@@ -303,7 +303,7 @@ def _describe_queries_without_relevant(
         "one": "count 1 (precision 0)",
         "recall-one": "count 1 in recall and 0 in other measures",
     }[convention.none]
-    notes = []
+    notes: list[str] = []
     for rows, same_measures in measures_by_queries.items():
         if 0 < len(rows) < judged.n:
             where = "" if len(measures_by_queries) == 1 else f"{_list_names(same_measures)}: "
