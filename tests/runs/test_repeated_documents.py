@@ -110,6 +110,7 @@ def test_run_repeated_hits_score_as_in_evaluator(tmp_path):
         assert any(note.startswith(f"mine: {n_repeats} hits repeat a document") for note in result.notes)
         for source in (tmp_path / str(k) / "mine", tmp_path / str(k) / "mine" / "run.parquet"):
             assert ragauge.evaluate(tmp_path / str(k), source, measures).means == means
+            assert ragauge.evaluate(tmp_path / str(k), ragauge.read_run(source), measures).means == means
     database = SimpleNamespace(semantic_search=retrieve)
     metrics = asyncio.run(ragauge.RAGEvaluator(database).evaluate(list(GRADES.items()), k=3))
     assert {f"{name}@3": metrics[name] for name in ("hit_rate", "mrr", "ndcg", "recall", "map")} == pytest.approx(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated
 
 import typer
@@ -63,15 +62,13 @@ def convert(
     for name in (from_, to):
         if name is not None:
             readers.check_format(name)
-    made_by_run = readers.read_run_metadata(source)
-    if made_by_run is not None and not made_by_run.rows_are_hits:
-        made_by_run = None
-    file_kind = kind or ("run" if made_by_run else _detect_file_kind(InputFile(source), from_))
+    metadata = readers.read_run_metadata(source)
+    is_run = metadata is not None and metadata.rows_are_hits
+    file_kind = kind or ("run" if is_run else _detect_file_kind(InputFile(source), from_))
     if file_kind == "qrels":
         writers.write_judgments(readers.read_judgments(source, format=from_), target, to)
     elif file_kind == "run":
-        run = readers.read_run(source, format=from_)
-        writers.write_run(replace(run, manifest=made_by_run.manifest) if made_by_run else run, target, to)
+        writers.write_run(readers.read_run(source, format=from_), target, to)
     else:
         raise BadInput(f"--kind must be qrels, run or samples, got `{file_kind}`", hint="use `--kind run`")
 
