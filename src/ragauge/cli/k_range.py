@@ -13,6 +13,7 @@ from ragauge.cli import console
 from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, PrintJson, Split, TableFiles, csv_option
 from ragauge.cli.output import check_table_outputs, write_table, write_table_files
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.findings import Note, merge_notes
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
 from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
@@ -51,6 +52,8 @@ class _KRangeResult:
     rows: Sequence[Mapping[str, Any]]
     advice: SmallestK
     depth: int
+    notes: Sequence[str] = ()
+    """Notes on queries that are not scored or count 0, and on repeated documents."""
 
     def to_data(self) -> dict[str, Any]:
         """Return the result as JSON data."""
@@ -127,7 +130,8 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     write_table(_systems_table(results, settings) if others else _k_table(first, settings), as_json=False, as_csv=False)
     if not others and len(first.rows) > 1:
         console.print_tables("", _measure_sparkline(measure, first.rows))
-    console.print_notes([*_describe_shallow_runs(results, values), *_describe_method(results, settings)])
+    query_notes = merge_notes(note for result in results.values() for note in result.notes)
+    console.print_notes([*_describe_shallow_runs(results, values), *query_notes, *_describe_method(results, settings)])
 
 
 def _describe_method(results: Mapping[str, _KRangeResult], settings: _KRangeSettings) -> list[str]:
@@ -197,7 +201,7 @@ def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSett
     for row in advice.table:
         k = int(row["k"])
         rows.append({**{measure: scores.means[f"{measure}@{k}"] for measure in settings.measures}, **row, "k": k})
-    return _KRangeResult(rows, advice, depth)
+    return _KRangeResult(rows, advice, depth, [note for note in scores.notes if isinstance(note, Note) and note.code])
 
 
 def _k_table(result: _KRangeResult, settings: _KRangeSettings) -> Table:
