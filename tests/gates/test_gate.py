@@ -22,7 +22,7 @@ from scipy.stats import ttest_1samp, ttest_rel
 
 import ragauge
 from command import command_in
-from ragauge.core.documents import Document
+from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput, CheckFailed, Incomparable, UnknownName
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.evaluation.indicators import Indicator, find_indicator
@@ -732,6 +732,60 @@ def test_gate_run_that_ranks_all_documents_has_any_depth():
         assert not rule_passes(incomplete, "recall@11 >= 1", qrels=QRELS)
     deeper = shallow_run("old", k=20, dataset={"name": "docs", "documents": 10})
     assert rule_passes(complete, ["recall@100 drop <= 0"], qrels=QRELS, baseline=deeper)
+
+
+class LimitedRetriever:
+    """Return the relevant document of a query first, and at most `limit` documents."""
+
+    def __init__(self, limit):
+        self.limit = limit
+
+    def search(self, query, k):
+        relevant = int(query.removeprefix("word"))
+        documents = [relevant, *(i for i in range(30) if i != relevant)]
+        return [Hit(f"d{i}", 1 / rank) for rank, i in enumerate(documents[: min(k, self.limit)], 1)]
+
+
+@pytest.fixture(scope="module")
+def limited_runs(tmp_path_factory):
+    """Folders of retrievers whose rankings are complete (at most 8 documents) or cut at k."""
+    folder = tmp_path_factory.mktemp("limited")
+    queries = {f"q{i}": f"word{i}" for i in range(15)}
+    documents = [Document(f"d{i}", f"word{i}") for i in range(30)]
+    dataset = Dataset("docs", documents, queries, Judgments({f"q{i}": {f"d{i}": 1} for i in range(15)}))
+    for k in (5, 10, 20):
+        systems = {f"complete{k}": LimitedRetriever(min(8, k - 1)), f"cut{k}": LimitedRetriever(100)}
+        ragauge.run(dataset, systems, k=k, out=folder / f"k{k}")
+    return {path.name: str(path) for path in folder.glob("k*/c*")}
+
+
+@pytest.mark.parametrize(
+    ("names", "comparable"),
+    [
+        (("complete10", "cut10"), True),
+        (("complete5", "cut20"), True),  # nothing is unknown below the rankings of the smaller k
+        (("complete20", "cut10"), True),  # no ranking of the larger k continues below the smaller one
+        (("complete20", "cut5"), False),
+        (("cut10", "cut20"), False),
+    ],
+)
+def test_gate_complete_rankings_compare_at_any_depth(limited_runs, names, comparable):
+    for run, baseline in itertools.permutations(names):
+        checks = ragauge.gate(
+            limited_runs[run], ["mrr not worse", "mrr drop <= 0"], baseline=limited_runs[baseline]
+        ).checks[:2]
+        ks = [int(re.sub(r"\D", "", name)) for name in (run, baseline)]
+        reason = "" if comparable else f"the run was made with k={ks[0]}, the baseline with k={ks[1]}"
+        assert [(check.passed, check.reason) for check in checks] == [(comparable, reason)] * 2
+
+
+def test_compare_complete_rankings_add_no_depth_note(limited_runs):
+    def find_depth_notes(*names):
+        notes = ragauge.compare([limited_runs[name] for name in names], measures=["mrr"]).notes
+        return [note for note in notes if "for that reason alone" in note]
+
+    assert not find_depth_notes("complete10", "cut10")
+    assert find_depth_notes("cut10", "cut20")
 
 
 def test_gate_shallow_run_without_k_adds_note():

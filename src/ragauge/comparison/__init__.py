@@ -291,15 +291,23 @@ def _disagreement_notes(rows: Sequence[Comparison], method: ComparisonSettings) 
 
 
 def _ranking_depth_notes(systems: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
-    """Name the measures with cutoffs beyond the depth of the shortest rankings."""
-    depths = {
-        system.name: int(system.scores.judged.retrieved.max(initial=0))
+    """Name the measures with cutoffs beyond the depth of the shortest rankings that were cut.
+
+    Nothing is unknown below a complete ranking: its system had no more documents.
+    """
+    judged_ranks = {
+        system.name: system.scores.judged
         for system in systems
         if system.scores is not None and system.scores.judged is not None
     }
-    if len(set(depths.values())) < 2:
+    depths = {name: int(judged.retrieved.max(initial=0)) for name, judged in judged_ranks.items()}
+    cut_systems = [name for name, judged in judged_ranks.items() if judged.depth != math.inf]
+    shortest, longest = (
+        min(cut_systems, key=depths.__getitem__, default=""),
+        max(depths, key=depths.__getitem__, default=""),
+    )
+    if not shortest or depths[shortest] == depths[longest]:
         return []
-    shortest, longest = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
     parsed_measures = {measure: find_measure(measure) for measure in measures}
     cutoffs = {name: None if measure is None else measure.cutoff for name, measure in parsed_measures.items()}
     deep_measures = [name for name, cutoff in cutoffs.items() if cutoff is None or cutoff > depths[shortest]]

@@ -218,14 +218,23 @@ def _incomparable_reason(rule: Rule, gate_input: GateInput, base: RunIndicators,
                 f"({format_first_names(lacking)}), "
                 f"and the rule is `{allowed}`"
             )
-    shallow = _depth_reason(rule, base, "the baseline")
-    run_depth, baseline_depth = gate_input.run.depth, base.depth
-    if run_depth is None or baseline_depth is None or run_depth == baseline_depth:
-        return shallow
     measure = find_measure(rule.indicator.name)
-    if measure is None or (measure.cutoff is not None and measure.cutoff <= min(run_depth, baseline_depth)):
+    if measure is None or measure.cutoff is not None:
+        return _depth_reason(rule, base, "the baseline")
+    return _unequal_depth_reason(gate_input.run, base)
+
+
+def _unequal_depth_reason(run: RunIndicators, base: RunIndicators) -> str:
+    """Return why whole rankings of two runs cannot be compared: one was cut where the other one continues.
+
+    Empty if they can, or if a depth is unknown.
+    """
+    run_depth, base_depth = run.depth, base.depth
+    if run_depth is None or base_depth is None:
         return ""
-    ks = [run_indicators.manifest["plan"]["k"] for run_indicators in (gate_input.run, base)]
+    if run_depth >= base.longest_ranking and base_depth >= run.longest_ranking:
+        return ""
+    ks = [run_indicators.manifest["plan"]["k"] for run_indicators in (run, base)]
     return f"the run was made with k={ks[0]}, the baseline with k={ks[1]}"
 
 
