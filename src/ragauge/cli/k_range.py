@@ -16,7 +16,7 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
 from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
-from ragauge.evaluation.indicators import average_trials
+from ragauge.evaluation.indicators import average_trials, measure_span
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.output.numbers import format_number, pluralise
 from ragauge.output.sparklines import downsample, sparkline
@@ -192,7 +192,14 @@ def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSett
     scores = average_trials(scored_trials) if len(scored_trials) > 1 else scored_trials[0]
     tokens = None if settings.lengths is None else _mean_context_tokens(rankings, settings.lengths, ks)
     values = {k: scores.values[f"{settings.measure}@{k}"] for k in ks}
-    advice = smallest_k(values, settings.measure, settings.tolerance, settings.confidence, tokens)
+    advice = smallest_k(
+        values,
+        settings.measure,
+        settings.tolerance,
+        settings.confidence,
+        tokens,
+        measure_span(settings.measure, values.values()),
+    )
     rows = []
     for row in advice.table:
         k = int(row["k"])

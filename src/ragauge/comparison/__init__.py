@@ -26,18 +26,15 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import merge_notes
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
-from ragauge.evaluation.indicators import find_measure
+from ragauge.evaluation.indicators import find_measure, measure_span
 from ragauge.files.serialization import settings_from
 from ragauge.output.numbers import format_number, pluralise
 from ragauge.runs.results import Experiment, canonical_tag
 from ragauge.stats.comparisons import Comparison, ComparisonOptions, Comparisons, ComparisonSettings
+from ragauge.stats.margin_tests import MIN_DIFFERING_QUERIES
 from ragauge.stats.system_pairs import QueryMask, SystemPair, compare_pairs
 
 TagsByQuery = Mapping[str, Mapping[str, str]]
-MIN_DIFFERING_QUERIES = 10
-"""Intervals and tests on fewer differing queries are reported as rough: a bootstrap cannot resample a loss that was
-never observed.
-"""
 
 
 def compare(
@@ -163,7 +160,16 @@ def _build_system_pair(
     elif 1 in (len(baseline_values), len(system_values)) and len(baseline_values) != len(system_values):
         labels = list(system_values if len(system_values) > 1 else baseline_values)
     stacked = np.stack(list(baseline_values.values())), np.stack(list(system_values.values()))
-    return SystemPair(measure, baseline, system, queries, *stacked, seeds=labels, lower_is_better=lower)
+    return SystemPair(
+        measure,
+        baseline,
+        system,
+        queries,
+        *stacked,
+        seeds=labels,
+        lower_is_better=lower,
+        max_difference=measure_span(measure, stacked),
+    )
 
 
 def _build_strata_masks(

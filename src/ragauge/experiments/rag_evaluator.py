@@ -17,6 +17,7 @@ from ragauge.core.protocols import Retriever, is_async
 from ragauge.core.records import Scores
 from ragauge.datasets.query_sets import describe_repeated, list_pairs, parse_ground_truth
 from ragauge.evaluation import evaluate
+from ragauge.evaluation.indicators import measure_span
 from ragauge.measures.conventions import Convention
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries_async
 from ragauge.runs.results import QueryResult
@@ -138,8 +139,8 @@ class RAGEvaluator:
     ) -> SmallestK:
         """Find the smallest k that is at most `tolerance` worse than the best k.
 
-        For each k, the loss against the best k is bootstrapped over queries. k is sufficient if the upper end of the
-        one-sided interval is within the tolerance, so few queries lead to a larger k. If the measure still rises at
+        k is sufficient if the upper confidence bound of its loss against the best k is within the tolerance, so few
+        queries lead to a larger k. If the measure still rises at
         the largest k, `k` is None. Tokens are counted in the returned texts by `count_tokens`, or estimated as a
         quarter of the bytes. Each k is retrieved separately, unless the system declares nested rankings.
         """
@@ -149,7 +150,8 @@ class RAGEvaluator:
         )
         names = {k: f"{measure}@{k}" for k in checked_ks}
         values = {k: self._score_rankings(retrievals[k], [name]).values[name] for k, name in names.items()}
-        advice = smallest_k(values, measure, tolerance, confidence, {k: retrievals[k].tokens(k) for k in checked_ks})
+        tokens = {k: retrievals[k].tokens(k) for k in checked_ks}
+        advice = smallest_k(values, measure, tolerance, confidence, tokens, measure_span(measure, values.values()))
         failures = {query: error for retrieval in retrievals.values() for query, error in retrieval.failures.items()}
         failed = describe_failures(failures, len(retrievals[checked_ks[0]].grades))
         return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(retrievals.values())])

@@ -10,7 +10,7 @@ import numpy as np
 
 from ragauge.core.errors import MissingEvidence
 from ragauge.core.records import Floats
-from ragauge.stats.intervals import bootstrap_upper_bound
+from ragauge.stats.margin_tests import loss_upper_bound
 
 
 @dataclass(frozen=True)
@@ -76,92 +76,47 @@ def smallest_k(
     tolerance: float = 0.02,
     confidence: float = 0.95,
     tokens: Mapping[int, float] | None = None,
+    max_loss: float = 1.0,
 ) -> SmallestK:
     """Find the smallest k whose loss is within the tolerance, with confidence.
 
     The loss is relative to the best k. If that is the largest k and the measure still rises there, no k is
     sufficient. Among equal means the largest k is the best; with few queries no smaller one is sufficient. `values`
     has an array of one value per query for each k (NaN if unscored), `tokens` the mean number of tokens in a context
-    of k documents. Raises `MissingEvidence` for fewer than two scored queries.
+    of k documents. `max_loss` is the largest possible loss, infinite if it is unknown. Raises `MissingEvidence` for
+    fewer than two scored queries.
 
     >>> print(smallest_k({1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, "hit_rate"))
     k=5: hit_rate 1.0000, the best
     >>> print(smallest_k({1: np.zeros(100), 5: np.array([0.0, 1.0] * 50)}, "hit_rate"))
     no tried k is enough: hit_rate still rises from 0.0000 at k=1 to 0.5000 at k=5
     """
-    return smallest_k_each({"": values}, measure, tolerance, confidence, tokens)[""]
-
-
-def smallest_k_each(
-    several: Mapping[str, Mapping[int, Floats]],
-    measure: str,
-    tolerance: float = 0.02,
-    confidence: float = 0.95,
-    tokens: Mapping[int, float] | None = None,
-) -> dict[str, SmallestK]:
-    """Find the smallest sufficient k of several systems; see `smallest_k`.
-
-    Systems scored on the same queries share their resamples.
-
-    >>> rising, flat = {1: np.array([0.0, 1.0] * 50), 5: np.ones(100)}, {1: np.ones(100), 5: np.ones(100)}
-    >>> found = smallest_k_each({"rising": rising, "flat": flat}, "recall", tolerance=0.05)
-    >>> found["rising"].k, found["flat"].k
-    (5, 1)
-    """
-    losses = {name: _LossByK(values) for name, values in several.items()}
-    names_by_mask: dict[bytes, list[str]] = {}
-    for name, loss in losses.items():
-        names_by_mask.setdefault(loss.scored.tobytes(), []).append(name)
-    bounds: dict[str, Floats] = {}
-    for names in names_by_mask.values():
-        columns = [losses[name].losses for name in names]
-        splits = np.cumsum([column.shape[1] for column in columns])[:-1]
-        bounds |= zip(names, np.split(bootstrap_upper_bound(np.column_stack(columns), confidence), splits), strict=True)
-    return {name: loss.advice(bounds[name], measure, tolerance, confidence, tokens) for name, loss in losses.items()}
-
-
-class _LossByK:
-    """Loss per query of each k relative to the best one."""
-
-    def __init__(self, values: Mapping[int, Floats]) -> None:
-        self.ks = sorted(values)
-        table = np.stack([values[k] for k in self.ks])
-        self.scored = ~np.isnan(table).any(axis=0)
-        if self.scored.sum() < 2:
-            raise MissingEvidence("a recommendation needs at least two scored queries", hint="add judged queries")
-        scored_values = table[:, self.scored]
-        self.means = scored_values.mean(axis=1)
-        # The largest k among equal means, so that a smaller one has to show that it loses nothing on other queries
-        # either.
-        self.best = max(range(len(self.ks)), key=lambda i: (self.means[i], self.ks[i]))
-        self.losses: Floats = (scored_values[self.best] - scored_values).T
-
-    def advice(
-        self,
-        bounds: Floats,
-        measure: str,
-        tolerance: float,
-        confidence: float,
-        tokens: Mapping[int, float] | None,
-    ) -> SmallestK:
-        table: list[dict[str, float]] = []
-        for i, k in enumerate(self.ks):
-            row = {
-                "k": float(k),
-                "value": float(self.means[i]),
-                "loss": float(self.losses[:, i].mean()),
-                "loss_at_most": 0.0 if i == self.best else float(bounds[i]),
-            }
-            if tokens is not None:
-                row |= {"tokens": tokens[k], "tokens_more": tokens[k] - (table[-1]["tokens"] if table else 0.0)}
-            table.append(row)
-        enough = next((int(row["k"]) for row in table if row["loss_at_most"] <= tolerance), self.ks[self.best])
-        # The largest k has no loss by definition; a larger one could still be better, unless every query has the
-        # maximum.
-        rises = len(self.ks) == 1 or self.means[-1] > self.means[-2]
-        open_ended = enough == self.ks[-1] and self.means[-1] < 1 and rises
-        n = int(self.scored.sum())
-        return SmallestK(None if open_ended else enough, measure, tolerance, confidence, table, n)
+    ks = sorted(values)
+    scores = np.stack([values[k] for k in ks])
+    scores = scores[:, ~np.isnan(scores).any(axis=0)]
+    n = scores.shape[1]
+    if n < 2:
+        raise MissingEvidence("a recommendation needs at least two scored queries", hint="add judged queries")
+    means = scores.mean(axis=1)
+    # The largest k among equal means, so that a smaller one has to show that it loses nothing on other queries either.
+    best = max(range(len(ks)), key=lambda i: (means[i], ks[i]))
+    table: list[dict[str, float]] = []
+    for i, k in enumerate(ks):
+        losses = scores[best] - scores[i]
+        row = {
+            "k": float(k),
+            "value": float(means[i]),
+            "loss": float(losses.mean()),
+            "loss_at_most": 0.0 if i == best else loss_upper_bound(losses, confidence, max_loss),
+        }
+        if tokens is not None:
+            row |= {"tokens": tokens[k], "tokens_more": tokens[k] - (table[-1]["tokens"] if table else 0.0)}
+        table.append(row)
+    enough = next((int(row["k"]) for row in table if row["loss_at_most"] <= tolerance), ks[best])
+    # The largest k has no loss by definition; a larger one could still be better, unless every query has the maximum.
+    rises = len(ks) == 1 or means[-1] > means[-2]
+    open_ended = enough == ks[-1] and means[-1] < 1 and rises
+    return SmallestK(None if open_ended else enough, measure, tolerance, confidence, table, n)
 
 
 def estimate_tokens(text: str) -> float:
