@@ -17,7 +17,7 @@ from ragauge.core.protocols import Retriever, is_async
 from ragauge.core.records import Scores
 from ragauge.datasets.query_sets import describe_repeated, list_pairs, parse_ground_truth
 from ragauge.evaluation import evaluate
-from ragauge.evaluation.indicators import measure_span
+from ragauge.evaluation.indicators import measure_range
 from ragauge.measures.conventions import Convention
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries_async
 from ragauge.runs.results import QueryResult
@@ -126,7 +126,7 @@ class RAGEvaluator:
             notes,
         )
 
-    async def recommend_k(
+    async def recommend_k(  # noqa: PLR0913 - each is an option
         self,
         ground_truth: Any,
         k_values: Iterable[int] = (1, 3, 5, 10, 20),
@@ -136,11 +136,14 @@ class RAGEvaluator:
         tolerance: float = 0.02,
         confidence: float = 0.95,
         count_tokens: CountTokens | None = None,
+        at_least: float | None = None,
+        token_price: float | None = None,
     ) -> SmallestK:
         """Find the smallest k that is at most `tolerance` worse than the best k.
 
         k is sufficient if the upper confidence bound of its loss against the best k is within the tolerance, so few
-        queries lead to a larger k. If the measure still rises at
+        queries lead to a larger k. `at_least` also finds the smallest k whose score is at least that. `token_price`
+        is in dollars per million tokens. If the measure still rises at
         the largest k, `k` is None. Tokens are counted in the returned texts by `count_tokens`, or estimated as a
         quarter of the bytes. Each k is retrieved separately, unless the system declares nested rankings.
         """
@@ -151,7 +154,8 @@ class RAGEvaluator:
         names = {k: f"{measure}@{k}" for k in checked_ks}
         values = {k: self._score_rankings(retrievals[k], [name]).values[name] for k, name in names.items()}
         tokens = {k: retrievals[k].tokens(k) for k in checked_ks}
-        advice = smallest_k(values, measure, tolerance, confidence, tokens, measure_span(measure, values.values()))
+        bounds = measure_range(measure, values.values())
+        advice = smallest_k(values, measure, tolerance, confidence, tokens, bounds, at_least, token_price)
         failures = {query: error for retrieval in retrievals.values() for query, error in retrieval.failures.items()}
         failed = describe_failures(failures, len(retrievals[checked_ks[0]].grades))
         return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(retrievals.values())])

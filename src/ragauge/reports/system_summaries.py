@@ -14,7 +14,7 @@ from ragauge.core.errors import MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Floats, MeasureDict, Run, Scores
 from ragauge.core.summaries import Mean
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
-from ragauge.evaluation.indicators import find_measure, measure_span
+from ragauge.evaluation.indicators import find_measure, measure_range
 from ragauge.measures.conventions import Convention
 from ragauge.measures.latency import stage_latencies_ms, summarise_timings
 from ragauge.measures.names import Measure, parse_measure_names
@@ -270,7 +270,7 @@ def _recommend_k(values: Mapping[str, Mapping[int, Floats]], measure: str) -> di
     curves = {name: curve for name, curve in values.items() if len(curve) > 1}
     try:
         return {
-            name: smallest_k(curve, measure, max_loss=measure_span(measure, curve.values()))
+            name: smallest_k(curve, measure, bounds=measure_range(measure, curve.values()))
             for name, curve in curves.items()
         }
     except MissingEvidence:  # Too few queries for a recommendation.

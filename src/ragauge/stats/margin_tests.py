@@ -40,7 +40,6 @@ def loss_upper_bound(losses: Floats, confidence: float, max_loss: float) -> floa
     >>> round(loss_upper_bound(np.zeros(59), 0.95, 1.0), 4)
     0.0495
     """
-    from scipy.optimize import brentq
     from scipy.special import stdtrit
 
     n = len(losses)
@@ -50,13 +49,27 @@ def loss_upper_bound(losses: Floats, confidence: float, max_loss: float) -> floa
     t_bound = mean + float(stdtrit(n - 1, confidence)) * float(losses.std(ddof=1)) / math.sqrt(n)
     if math.isinf(max_loss) or t_bound >= max_loss:
         return min(t_bound, max_loss)
-    bound = brentq(
-        lambda margin: bounded_p_value(losses, margin, max_loss) - (1 - confidence),
-        float(losses.min()),
-        max_loss,
-        xtol=1e-9 * max_loss,
+    return max(t_bound, bounded_upper_bound(losses, confidence, max_loss))
+
+
+def bounded_upper_bound(losses: Floats, confidence: float, max_loss: float) -> float:
+    """Compute the smallest margin that `bounded_p_value` rules out: Clopper and Pearson's bound for losses of 0 and 1.
+
+    >>> round(bounded_upper_bound(np.array([0.0, 1.0] * 50), 0.975, 1.0), 4)
+    0.6017
+    """
+    from scipy.optimize import brentq
+
+    if losses.min() >= max_loss:
+        return max_loss
+    return float(
+        brentq(
+            lambda margin: bounded_p_value(losses, margin, max_loss) - (1 - confidence),
+            float(losses.min()),
+            max_loss,
+            xtol=1e-9 * max_loss,
+        )
     )
-    return max(t_bound, float(bound))
 
 
 def queries_without_difference(margin: float, max_loss: float, alpha: float = 0.05) -> int | None:
@@ -77,6 +90,33 @@ def queries_without_difference(margin: float, max_loss: float, alpha: float = 0.
     return math.floor(math.log(alpha) / math.log1p(-margin / max_loss)) + 1
 
 
+def queries_to_rule_out(losses: Floats, margin: float, confidence: float, max_loss: float) -> float:
+    """Estimate how many queries like these rule out a mean loss of `margin`; infinite if the mean reaches it.
+
+    >>> queries_to_rule_out(np.zeros(20), 0.02, 0.95, 1.0), queries_to_rule_out(np.ones(20), 1.0, 0.95, 1.0)
+    (149.0, inf)
+    """
+    from scipy.optimize import brentq
+    from scipy.special import ndtri
+
+    distance = margin - float(losses.mean())
+    if distance <= 1e-12 * max(abs(margin), float(np.abs(losses).max())):
+        return math.inf
+    needed = (float(ndtri(confidence)) * float(losses.std(ddof=1)) / distance) ** 2
+    if math.isfinite(max_loss) and margin < max_loss:
+        excess, counts = np.append(losses, max_loss) - margin, np.ones(len(losses) + 1)
+
+        def level_excess(n: float) -> float:
+            counts[:-1] = n / len(losses)
+            return _saddlepoint_p_value(excess, counts) - (1 - confidence)
+
+        high = 2.0
+        while level_excess(high) > 0:
+            high *= 2
+        needed = max(needed, float(brentq(level_excess, 1.0, high)) if high > 2 else 2.0)
+    return float(math.ceil(round(needed, 2)))
+
+
 def bounded_p_value(losses: Floats, margin: float, max_loss: float) -> float:
     """Compute the p-value for a mean loss of at least `margin` of losses that are at most `max_loss`.
 
@@ -95,7 +135,7 @@ def bounded_p_value(losses: Floats, margin: float, max_loss: float) -> float:
     if not len(above) or not len(below):
         return float(len(below) == 0)
     if len(above) * len(below) > MAX_EXACT_CELLS:
-        return _saddlepoint_p_value(np.concatenate([above, -below]))
+        return _saddlepoint_p_value(excess, np.ones(len(excess)))
     return _exceedance_probability(above, below)
 
 
@@ -119,8 +159,10 @@ def _exceedance_probability(above: Floats, below: Floats) -> float:
     return float(last_first[0])
 
 
-def _saddlepoint_p_value(excess: Floats) -> float:
-    """Approximate P(sum y_i E_i > 0) for many independent exponential variables E.
+def _saddlepoint_p_value(excess: Floats, counts: Floats) -> float:
+    """Approximate P(sum y_i G_i > 0) for independent gamma variables G with the given shapes.
+
+    A shape of c stands for c exponential variables.
 
     Paper: Lugannani and Rice, Advances in Applied Probability 1980.
     """
@@ -129,9 +171,9 @@ def _saddlepoint_p_value(excess: Floats) -> float:
 
     margin = 1e-9
     low, high = (1 - margin) / excess.min(), (1 - margin) / excess.max()
-    t = float(brentq(lambda t: (excess / (1 - t * excess)).sum(), low, high, xtol=1e-14 * (high - low)))
-    w = math.copysign(math.sqrt(max(0.0, 2 * float(np.log1p(-t * excess).sum()))), t)
-    u = t * math.sqrt(float(((excess / (1 - t * excess)) ** 2).sum()))
+    t = float(brentq(lambda t: (counts * excess / (1 - t * excess)).sum(), low, high, xtol=1e-14 * (high - low)))
+    w = math.copysign(math.sqrt(max(0.0, 2 * float((counts * np.log1p(-t * excess)).sum()))), t)
+    u = t * math.sqrt(float((counts * (excess / (1 - t * excess)) ** 2).sum()))
     if abs(w) < 1e-4:  # the mean is at the margin, where the formula divides 0 by 0
         return float(ndtr(-w))
     density = math.exp(-w * w / 2) / math.sqrt(2 * math.pi)
