@@ -35,7 +35,7 @@ def k_range(tmp_path_factory):
     return command_in(folder, "k-range", COLUMNS="200", NO_COLOR="1"), folder
 
 
-def test_k_range_states_what_is_known_about_each_k(k_range):
+def test_k_range_decides_about_each_k(k_range):
     run, _ = k_range
     done = run("qrels.txt", "a.run", "-k", "1,3,5,10")
     rows = [line.split() for line in done.stdout.splitlines()[1:5]]

@@ -101,9 +101,7 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     token_price: Annotated[
         float | None,
-        typer.Option(
-            metavar="PRICE", show_default="no costs", help="US dollars per million tokens; requires --dataset."
-        ),
+        typer.Option(metavar="PRICE", show_default="no costs", help="US dollars per million tokens of texts."),
     ] = None,
     convention: ConventionName = "default",
     split: Split = None,
