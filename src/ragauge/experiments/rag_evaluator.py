@@ -18,6 +18,7 @@ from ragauge.core.protocols import Retriever, is_async
 from ragauge.core.records import Run, Scores
 from ragauge.datasets.query_sets import describe_repeated, list_pairs, parse_ground_truth
 from ragauge.evaluation import evaluate
+from ragauge.evaluation.indicators import measure_range
 from ragauge.measures.conventions import Convention
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries_async
 from ragauge.runs.folder import build_run
@@ -129,7 +130,7 @@ class RAGEvaluator:
             notes,
         )
 
-    async def recommend_k(
+    async def recommend_k(  # noqa: PLR0913 - each is an option
         self,
         ground_truth: Any,
         k_values: Iterable[int] = (1, 3, 5, 10, 20),
@@ -139,11 +140,14 @@ class RAGEvaluator:
         tolerance: float = 0.02,
         confidence: float = 0.95,
         count_tokens: CountTokens | None = None,
+        at_least: float | None = None,
+        token_price: float | None = None,
     ) -> SmallestK:
         """Find the smallest k that is at most `tolerance` worse than the best k.
 
-        For each k, the loss against the best k is bootstrapped over queries. k is sufficient if the upper end of the
-        one-sided interval is within the tolerance, so few queries lead to a larger k. If the measure still rises at
+        k is sufficient if the upper confidence bound of its loss against the best k is within the tolerance, so few
+        queries lead to a larger k. `at_least` also finds the smallest k whose score is at least that. `token_price`
+        is in dollars per million tokens. If the measure still rises at
         the largest k, `k` is None. Tokens are counted in the returned texts by `count_tokens`, or estimated as a
         quarter of the bytes. Each k is retrieved separately, unless the system declares nested rankings.
         """
@@ -154,7 +158,9 @@ class RAGEvaluator:
         names = {k: f"{measure}@{k}" for k in checked_ks}
         scores = {k: self._score_rankings(retrievals[k], [name]) for k, name in names.items()}
         values = {k: scores[k].values[name] for k, name in names.items()}
-        advice = smallest_k(values, measure, tolerance, confidence, {k: retrievals[k].tokens(k) for k in checked_ks})
+        tokens = {k: retrievals[k].tokens(k) for k in checked_ks}
+        bounds = measure_range(measure, values.values())
+        advice = smallest_k(values, measure, tolerance, confidence, tokens, bounds, at_least, token_price)
         failures = {query: error for retrieval in retrievals.values() for query, error in retrieval.failures.items()}
         failed = describe_failures(failures, len(retrievals[checked_ks[0]].grades))
         notes = [*self._describe_missing(retrievals.values()), *_list_query_notes(scores[checked_ks[-1]])]

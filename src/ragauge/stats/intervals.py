@@ -190,23 +190,6 @@ def mean_intervals(
     return bounds
 
 
-def bootstrap_upper_bound(
-    columns: Floats, confidence: float = 0.95, *, worst: float = 1.0, rounds: int = BOOTSTRAP_ROUNDS, seed: int = 0
-) -> Floats:
-    """Compute a one-sided bootstrap upper bound of each column's mean loss.
-
-    Formula: the confidence quantile of the means of `rounds` samples of n + 1 values, drawn with replacement from
-    the n values and `worst`. Without the added value the bootstrap knows only observed losses, and n queries without
-    loss would give a bound of 0. With it that bound is near 3/n, and for losses of 0 and 1 near Clopper and
-    Pearson's.
-
-    >>> bool(0.02 < bootstrap_upper_bound(np.zeros((100, 1)))[0] < 0.04)
-    True
-    """
-    losses = np.vstack([columns, np.full((1, columns.shape[1]), worst)])
-    return np.asarray(np.quantile(bootstrap_means(losses, rounds, seed), confidence, axis=0))
-
-
 def quantile_interval(values: Floats, share: float, confidence: float) -> tuple[float, float]:
     """Compute a distribution-free interval of a quantile.
 
