@@ -792,6 +792,47 @@ def test_faiss_refine_returns_exact_distances():
     assert errors[False] > 0.01
 
 
+@pytest.mark.parametrize(
+    ("store", "options"),
+    [
+        ("faiss", {"kind": "hnsw", "ef_search": 10}),
+        ("hnswlib", {"ef_search": 10}),
+        ("usearch", {"ef_search": 10}),
+        ("lancedb", {"index": "ivf_flat", "partitions": 50, "nprobes": 2}),
+    ],
+)
+@pytest.mark.engine
+def test_store_build_after_batches_finds_what_one_batch_finds(store, options, tmp_path):
+    base, queries = make_vectors(3000, 16, 42), make_vectors(100, 16, 43)
+    true_distances, recalls = brute_force_distances(base, queries, "l2"), []
+    for batch in (3000, 700):
+        path = str(tmp_path / str(batch)) if store == "lancedb" else None
+        opened = StoreSpec(store, options, "l2", path).open()
+        for start in range(0, 3000, batch):
+            opened.add(make_ids(3000)[start : start + batch], base[start : start + batch])
+        opened.build()
+        if path:
+            opened.save()
+        recalls.append(compute_recall(opened.search(queries, 10)[0], true_distances))
+        opened.close()
+    if store == "lancedb":  # its partitions are drawn without a seed
+        assert max(recalls) < 0.8
+    else:
+        assert recalls[0] == recalls[1]
+
+
+def test_faiss_hnsw_store_equals_plain_index():
+    faiss = pytest.importorskip("faiss")
+    base, queries = make_vectors(3000, 16, 42), make_vectors(100, 16, 43)
+    plain = faiss.IndexHNSWFlat(16, 16)
+    plain.hnsw.efConstruction, plain.hnsw.efSearch = 64, 10
+    plain.add(base)
+    store = open_faiss(kind="hnsw", ef_search=10, metric="l2")
+    for start in range(0, 3000, 700):
+        store.add(make_ids(3000)[start : start + 700], base[start : start + 700])
+    assert store.search(queries, 10)[0].tolist() == [[f"d{i}" for i in row] for row in plain.search(queries, 10)[1]]
+
+
 def test_faiss_invalid_options_raise(open_store):
     with pytest.raises(UnknownName, match="did you mean `cosine`"):
         ExactStore(metric="cosin")
