@@ -938,6 +938,68 @@ def test_pgvector_filter_returns_matches_and_close_drops_table(open_store, dsn):
             store.search(base[:1], 1)
 
 
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", ["hnsw", "half", "ivfflat", "binary"])
+@pytest.mark.engine
+def test_pgvector_search_equals_statement_that_a_user_writes(open_store, dsn, kind, metric):
+    import psycopg
+    from pgvector import HalfVector
+    from pgvector.psycopg import register_vector
+
+    base, queries = make_vectors(1500, 16, 21), make_vectors(20, 16, 22)
+    store = open_store(f"pgvector-{kind}", metric=metric, ef_search=20)
+    store.add(make_ids(1500), base, [{"part": i % 100} for i in range(1500)])
+    ids, distances = store.search(queries, 10)
+    operator, candidates = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}[metric], 400
+    nearest = f'SELECT id, embedding {operator} %(vector)s AS distance FROM "{store.table}" ORDER BY distance LIMIT 10'
+    if kind == "binary":
+        candidate_rows = (
+            f'SELECT id, embedding FROM "{store.table}" ORDER BY binary_quantize(embedding)::bit(16) '
+            f"<~> binary_quantize(%(vector)s) LIMIT {candidates}"
+        )
+        nearest = nearest.replace(f'"{store.table}"', f"( {candidate_rows} ) AS candidates")
+    assert " ".join(store.describe()["statement"].split()) == nearest
+    with psycopg.connect(dsn) as connection:
+        register_vector(connection)
+        options = {"ivfflat": ("ivfflat.probes", 10), "binary": ("hnsw.ef_search", candidates)}
+        name, value = options.get(kind, ("hnsw.ef_search", 20))
+        connection.execute(f"SET {name} = {value}; SET enable_seqscan = off")
+        for query, row_ids, row_distances in zip(queries, ids, distances, strict=True):
+            vector = HalfVector(query) if kind == "half" else query
+            rows = sorted(connection.execute(nearest, {"vector": vector}).fetchall(), key=lambda row: row[1])
+            assert row_ids.tolist() == [key for key, _ in rows]
+            assert row_distances.tolist() == np.array([distance for _, distance in rows], np.float32).tolist()
+
+
+@pytest.mark.engine
+def test_pgvector_repeated_search_sends_one_statement_per_query(open_store, monkeypatch):
+    """Transactions and settings around each search took longer than a small search."""
+    import psycopg
+
+    base = make_vectors(1500, 16, 21)
+    for kind in ("hnsw", "half", "ivfflat", "binary", "none"):
+        store = open_store(f"pgvector-{kind}", **({} if kind in ("none", "ivfflat") else {"ef_search": 20}))
+        store.add(make_ids(1500), base, [{"part": i % 3} for i in range(1500)])
+        for k, where in ((10, None), (50, None), (10, {"part": 1})):
+            store.search(base[:1], k, where)
+            sent, execute = [], psycopg.Connection.execute
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    psycopg.Connection,
+                    "execute",
+                    lambda self, query, *rest, sent=sent, execute=execute, **more: (
+                        sent.append(query) or execute(self, query, *rest, **more)
+                    ),
+                )
+                store.search(base[:5], k, where)
+            assert len(sent) == 5, (kind, k, where, sent[:2])
+        # A setting for a filter or for a larger k does not stay for the next search.
+        _, narrow = store.search(base[:20], 10)
+        store.search(base[:1], 50)
+        store.search(base[:1], 10, {"part": 1})
+        assert store.search(base[:20], 10)[1].tolist() == narrow.tolist()
+
+
 @pytest.mark.engine
 def test_pgvector_hnsw_k_above_ef_search_returns_enough_hits(open_store):
     base = make_vectors(1500, 8, 22)

@@ -29,12 +29,6 @@ MIN_PGVECTOR_VERSION = (0, 8)
 """The first pgvector version with iterative index scans, which continue until enough rows match a filter."""
 SERVER_DOWN_SQLSTATES = ("57P01", "57P02", "57P03")
 """SQLSTATE codes of a server that is shutting down, has crashed, or is not up yet."""
-SESSION_SETTINGS = (
-    # Plan each statement for its parameters: a generic plan does not know how many rows are wanted.
-    ("plan_cache_mode", "force_custom_plan"),
-    # Compiling a plan takes longer than one vector search.
-    ("jit", "off"),
-)
 
 
 def resolve_dsn(dsn: str | None = None) -> str:
@@ -168,7 +162,8 @@ def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[An
         try:
             _ensure_vector_extension(connection)
             register_vector(connection)
-            connection.execute(*build_settings_statement([*SESSION_SETTINGS, *settings]))
+            if settings:
+                connection.execute(*build_settings_statement(settings))
         except BaseException:
             connection.close()
             raise

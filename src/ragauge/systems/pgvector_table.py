@@ -31,6 +31,12 @@ with different words of the query. For words joined by OR that is better and sev
 and `ts_rank_cd` is 0.60 and 0.40 on SciFact, 0.34 and 0.30 on Cranfield, 0.33 and 0.28 on CACM, 0.36 and 0.26 on
 Vaswani.
 """
+SESSION_SETTINGS = (
+    # Plan each statement for its parameters: a generic plan does not know how many rows are wanted.
+    ("plan_cache_mode", "force_custom_plan"),
+    # Compiling a plan takes longer than one vector search.
+    ("jit", "off"),
+)
 FUSION_METHODS = ("minmax", "rrf")
 
 # A lexeme is quoted by the rules of tsquery, which differ from those of SQL strings: ' and \ are doubled.
@@ -300,7 +306,7 @@ class PgTable:
 
         await register_vector_async(connection)
         await connection.execute(
-            *postgres.build_settings_statement([*postgres.SESSION_SETTINGS, *self.statements.index.settings()])
+            *postgres.build_settings_statement([*SESSION_SETTINGS, *self.statements.index.settings()])
         )
 
     async def _create_table(self, connection: AsyncConnection[Any], dimension: int) -> None:
