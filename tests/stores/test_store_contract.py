@@ -22,6 +22,7 @@ from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import STORE_CAPABILITIES, FullStore, Store
 from ragauge.core.stages import StageTimer
 from ragauge.store_benchmarks.plan import StoreSpec
+from ragauge.stores.filter_conditions import matches_conditions, parse_filter
 from ragauge.stores.reference import ExactStore
 from ragauge.stores.store_types import load_store_type
 from store_cases import APPROXIMATE, CASES, EXACT, METRICS
@@ -392,6 +393,28 @@ def test_store_filter_by_sets_ranges_and_several_conditions(open_store, name):
         {"nobody": {"$lt": 3}},
     ):
         assert store.search(base[:2], 5, where=unmatched)[0].tolist() == [[None] * 5] * 2
+
+
+@every_store
+def test_store_range_filter_is_exact_for_large_integers(open_store, name):
+    """Integers from 2**53 on are not exact in double precision; a store compares them exactly or refuses."""
+    limit = 2**53
+    sizes = [sign * (base + step) for base in (limit, 2**62) for step in range(-3, 4) for sign in (1, -1)]
+    metadata = [{"size": size} for size in sizes]
+    store = require_ability(open_store(name, n=60), "filter")
+    store.add(make_ids(len(sizes)), make_vectors(len(sizes), 8, 33), metadata)
+    bounds = [sign * bound for bound in (7, 0.5, limit - 1, limit, limit + 1, limit + 2, 2**62 + 1) for sign in (1, -1)]
+    for bound in [*bounds, float(limit), float(-limit), float(limit + 2), float(2**62), -float(2**62), 1e16 + 2]:
+        for operator in ("$gt", "$gte", "$lt", "$lte", "$eq"):
+            where = {"size": {operator: bound}}
+            conditions = parse_filter(where)
+            expected = {f"d{i}" for i, row in enumerate(metadata) if matches_conditions(row, conditions)}
+            if CASES[name].store == "qdrant" and operator != "$eq" and abs(bound) >= limit:
+                with pytest.raises(BadInput, match="double precision, which is exact below 9007199254740992 only"):
+                    store.search(make_vectors(1, 8, 34), 5, where=where)
+                continue
+            (line,) = store.search(make_vectors(1, 8, 34), len(sizes), where=where)[0].tolist()
+            assert {key for key in line if key is not None} == expected, where
 
 
 @every_store

@@ -278,7 +278,10 @@ class PostgresVectorTable(PostgresTable):
         with self._writer.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types(["text", self.index.type, "jsonb"])
             for row, (key, vector) in enumerate(zip(ids, matrix, strict=True)):
-                values = empty if metadata is None else postgres.to_jsonb(metadata[row], f"the metadata of {key!r}")
+                values = empty
+                if metadata is not None:
+                    numbers = {name: postgres.to_exact_number(value) for name, value in metadata[row].items()}
+                    values = postgres.to_jsonb(numbers, f"the metadata of {key!r}")
                 copy.write_row((key, to_vector(vector), values))
 
     def _prepare_search(self, k: int, where: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:

@@ -11,12 +11,13 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ragauge.core.errors import BackendFailed, BackendRestarted, BadInput, MissingExtra
 from ragauge.core.secrets import redact, register_secrets
 from ragauge.stores import postgres_server
-from ragauge.stores.filter_conditions import EQUAL, ONE_OF, parse_filter
+from ragauge.stores.filter_conditions import EQUAL, MAX_EXACT_INTEGER, ONE_OF, parse_filter
 
 if TYPE_CHECKING:
     from psycopg import Connection, sql
@@ -307,13 +308,25 @@ def _ensure_vector_extension(connection: Connection[Any]) -> None:
         )
 
 
+def to_exact_number(value: Any) -> Any:
+    """Return a whole number as an integer if double precision may not hold its neighbours, else the value unchanged.
+
+    jsonb has decimal numbers. The shortest decimal of a larger double differs from its value, which integers are
+    compared with.
+
+    >>> to_exact_number(2.0**60), to_exact_number(0.5), to_exact_number("a")
+    (1152921504606846976, 0.5, 'a')
+    """
+    return int(value) if isinstance(value, float) and abs(value) >= MAX_EXACT_INTEGER else value
+
+
 def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Convert a filter to SQL without values, and return the values by parameter name.
 
     Equality is written as containment, which an index on the metadata can use.
     """
     conditions = parse_filter(where)
-    contained = {field: value for field, operator, value in conditions if operator == EQUAL}
+    contained = {field: to_exact_number(value) for field, operator, value in conditions if operator == EQUAL}
     parts = ["metadata @> %(where)s"] if contained else []
     values: dict[str, Any] = {"where": to_jsonb(contained, "the filter")} if contained else {}
     for number, (field, operator, value) in enumerate(
@@ -321,14 +334,15 @@ def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     ):
         values[f"f{number}"] = field
         if operator == ONE_OF:
-            values[f"v{number}"] = [to_jsonb({"": item}, "the filter") for item in value]
+            values[f"v{number}"] = [to_jsonb({"": to_exact_number(item)}, "the filter") for item in value]
             parts.append(f"jsonb_build_object('', metadata -> %(f{number})s) = ANY(%(v{number})s)")
         else:
-            values[f"v{number}"] = float(value)
+            exact = to_exact_number(value)
+            values[f"v{number}"] = Decimal(repr(exact)) if isinstance(exact, float) else exact
             value_path = f"metadata -> %(f{number})s"
             # CASE, because the planner may test a cast before the type that it depends on.
             parts.append(
                 f"CASE WHEN jsonb_typeof({value_path}) = 'number' "
-                f"THEN ({value_path})::double precision {operator} %(v{number})s ELSE false END"
+                f"THEN ({value_path})::numeric {operator} %(v{number})s ELSE false END"
             )
     return " AND ".join(parts), values
