@@ -844,6 +844,17 @@ def test_store_build_after_batches_finds_what_one_batch_finds(store, options, tm
         assert recalls[0] == recalls[1]
 
 
+@pytest.mark.engine
+def test_duckdb_search_has_the_optimizers_of_a_user(open_store):
+    store = open_store("duckdb")
+    store.add(make_ids(300), make_vectors(300, 8, 44))
+    store.search(make_vectors(1, 8, 45), 5)
+    setting = "SELECT current_setting('disabled_optimizers')"
+    assert store._engine._thread_cursor().execute(setting).fetchone() == ("",)
+    store.tune({"late_materialization": False})
+    assert store._engine._thread_cursor().execute(setting).fetchone() == ("late_materialization",)
+
+
 def test_faiss_hnsw_store_equals_plain_index():
     faiss = pytest.importorskip("faiss")
     base, queries = make_vectors(3000, 16, 42), make_vectors(100, 16, 43)
