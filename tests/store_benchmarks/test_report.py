@@ -275,10 +275,10 @@ def test_bench_report_null_store_is_not_ranked():
 
 
 def test_bench_notes_print_statement_of_a_store_once():
-    statement = "SELECT id, embedding <=> %(vector)s AS distance\n FROM items ORDER BY distance LIMIT 10"
+    statement = "SELECT id, embedding <=> %s AS distance\n FROM items ORDER BY distance LIMIT 10"
     points = [point("pgvector", 0.9, 1.0, search={"ef_search": value}) for value in (10, 40)]
     told = [replace(one, build=replace(one.build, about={"statement": statement})) for one in points]
-    expected = "pgvector sends: SELECT id, embedding <=> %(vector)s AS distance FROM items ORDER BY distance LIMIT 10"
+    expected = "pgvector sends: SELECT id, embedding <=> %s AS distance FROM items ORDER BY distance LIMIT 10"
     assert [note for note in list_benchmark_notes(sweep(*told)) if "sends" in note] == [expected]
 
 

@@ -825,7 +825,7 @@ def test_faiss_refine_returns_exact_distances():
     ],
 )
 @pytest.mark.engine
-def test_store_build_after_batches_finds_what_one_batch_finds(store, options, tmp_path):
+def test_store_build_after_batches_equals_one_batch(store, options, tmp_path):
     base, queries = make_vectors(3000, 16, 42), make_vectors(100, 16, 43)
     true_distances, recalls = brute_force_distances(base, queries, "l2"), []
     for batch in (3000, 700):
@@ -985,11 +985,11 @@ def test_pgvector_search_equals_statement_that_a_user_writes(open_store, dsn, ki
     store.add(make_ids(1500), base, [{"part": i % 100} for i in range(1500)])
     ids, distances = store.search(queries, 10)
     operator, candidates = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}[metric], 400
-    nearest = f'SELECT id, embedding {operator} %(vector)s AS distance FROM "{store.table}" ORDER BY distance LIMIT 10'
+    nearest = f'SELECT id, embedding {operator} %s AS distance FROM "{store.table}" ORDER BY distance LIMIT 10'
     if kind == "binary":
         candidate_rows = (
             f'SELECT id, embedding FROM "{store.table}" ORDER BY binary_quantize(embedding)::bit(16) '
-            f"<~> binary_quantize(%(vector)s) LIMIT {candidates}"
+            f"<~> binary_quantize(%s) LIMIT {candidates}"
         )
         nearest = nearest.replace(f'"{store.table}"', f"( {candidate_rows} ) AS candidates")
     assert " ".join(store.describe()["statement"].split()) == nearest
@@ -1000,7 +1000,9 @@ def test_pgvector_search_equals_statement_that_a_user_writes(open_store, dsn, ki
         connection.execute(f"SET {name} = {value}; SET enable_seqscan = off")
         for query, row_ids, row_distances in zip(queries, ids, distances, strict=True):
             vector = HalfVector(query) if kind == "half" else query
-            rows = sorted(connection.execute(nearest, {"vector": vector}).fetchall(), key=lambda row: row[1])
+            rows = sorted(
+                connection.execute(nearest, [vector] * nearest.count("%s")).fetchall(), key=lambda row: row[1]
+            )
             assert row_ids.tolist() == [key for key, _ in rows]
             assert row_distances.tolist() == np.array([distance for _, distance in rows], np.float32).tolist()
 

@@ -177,9 +177,8 @@ class PostgresVectorTable(PostgresTable):
         """Return the plan of a search as PostgreSQL's JSON."""
         with self._lock, postgres.postgres_errors(self._dsn):
             statement, values = self._prepare_search(k, where)
-            plan = self._connection.execute(
-                f"EXPLAIN (FORMAT JSON) {statement}", {"vector": self._to_parameter(query), **values}
-            ).fetchone()
+            explained = f"EXPLAIN (FORMAT JSON) {statement}"
+            plan = self._connection.execute(explained, self._to_parameters(query, values)).fetchone()
         return plan and plan[0][0]
 
     def keep(self, folder: Path) -> None:
@@ -284,7 +283,7 @@ class PostgresVectorTable(PostgresTable):
                     values = postgres.to_jsonb(numbers, f"the metadata of {key!r}")
                 copy.write_row((key, to_vector(vector), values))
 
-    def _prepare_search(self, k: int, where: Mapping[str, Any] | None) -> tuple[str, dict[str, Any]]:
+    def _prepare_search(self, k: int, where: Mapping[str, Any] | None) -> tuple[str, list[Any]]:
         """Return the statement of a search and the values of its filter, and set what the session needs for it.
 
         The session keeps the settings, as that of a user does, so that further searches are one statement each.
@@ -300,7 +299,7 @@ class PostgresVectorTable(PostgresTable):
             }
             self._connection.execute(*postgres.build_settings_statement(list(settings.items())))
             self._configured_for = needed
-        condition, values = postgres.filter_to_sql(where) if where else ("", {})
+        condition, values = postgres.filter_to_sql(where) if where else ("", [])
         return self._search_statement(k, condition), values
 
     def _search_one(
@@ -310,9 +309,9 @@ class PostgresVectorTable(PostgresTable):
         size: int,
         where: Mapping[str, Any] | None,
         statement: str,
-        values: dict[str, Any],
+        values: list[Any],
     ) -> list[tuple[str, float]]:
-        parameters = {"vector": self._to_parameter(query), **values}
+        parameters = self._to_parameters(query, values)
         rows = self._connection.execute(statement, parameters).fetchall()
         short = (where and len(rows) < k) or (self.has_outdated_rows and len(rows) < min(k, size))
         if short and self.index.kind != "none":
@@ -324,12 +323,13 @@ class PostgresVectorTable(PostgresTable):
         rows.sort(key=itemgetter(1))
         return rows
 
-    def _to_parameter(self, query: Any) -> Any:
-        if not self.index.half:
-            return query
-        from pgvector import HalfVector
+    def _to_parameters(self, query: Any, values: list[Any]) -> list[Any]:
+        """Return the values of a statement in the order of its placeholders."""
+        if self.index.half:
+            from pgvector import HalfVector
 
-        return HalfVector(query)
+            query = HalfVector(query)
+        return [query, *values, query] if self.index.binary else [query, *values]
 
     def _search_statement(self, k: int, condition: str) -> str:
         """Return the statement of a search; cached, since composing it takes longer than a small search."""

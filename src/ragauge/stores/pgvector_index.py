@@ -20,11 +20,11 @@ MAX_EF_SEARCH = 1000
 EXACT_SCAN_SETTINGS = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
 """Settings for an exact search: vector indexes are used only in index scans, so without those every row is compared."""
 
-NEAREST_SQL = "SELECT id, embedding {operator} %(vector)s AS distance FROM {table}{filter} ORDER BY distance LIMIT {k}"
+NEAREST_SQL = "SELECT id, embedding {operator} %s AS distance FROM {table}{filter} ORDER BY distance LIMIT {k}"
 """Search statement, as pgvector's documentation writes it."""
-BINARY_QUANTIZED_SQL = """SELECT id, embedding {operator} %(vector)s AS distance FROM (
+BINARY_QUANTIZED_SQL = """SELECT id, embedding {operator} %s AS distance FROM (
   SELECT id, embedding FROM {table}{filter}
-  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s) LIMIT {candidates}
+  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%s) LIMIT {candidates}
 ) AS candidates ORDER BY distance LIMIT {k}"""
 
 

@@ -320,29 +320,25 @@ def to_exact_number(value: Any) -> Any:
     return int(value) if isinstance(value, float) and abs(value) >= MAX_EXACT_INTEGER else value
 
 
-def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Convert a filter to SQL without values, and return the values by parameter name.
+def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Convert a filter to SQL without values, and return the values in the order of their placeholders.
 
     Equality is written as containment, which an index on the metadata can use.
     """
     conditions = parse_filter(where)
     contained = {field: to_exact_number(value) for field, operator, value in conditions if operator == EQUAL}
-    parts = ["metadata @> %(where)s"] if contained else []
-    values: dict[str, Any] = {"where": to_jsonb(contained, "the filter")} if contained else {}
-    for number, (field, operator, value) in enumerate(
-        condition for condition in conditions if condition.operator != EQUAL
-    ):
-        values[f"f{number}"] = field
+    parts = ["metadata @> %s"] if contained else []
+    values: list[Any] = [to_jsonb(contained, "the filter")] if contained else []
+    for field, operator, value in (condition for condition in conditions if condition.operator != EQUAL):
         if operator == ONE_OF:
-            values[f"v{number}"] = [to_jsonb({"": to_exact_number(item)}, "the filter") for item in value]
-            parts.append(f"jsonb_build_object('', metadata -> %(f{number})s) = ANY(%(v{number})s)")
+            values += [field, [to_jsonb({"": to_exact_number(item)}, "the filter") for item in value]]
+            parts.append("jsonb_build_object('', metadata -> %s) = ANY(%s)")
         else:
             exact = to_exact_number(value)
-            values[f"v{number}"] = Decimal(repr(exact)) if isinstance(exact, float) else exact
-            value_path = f"metadata -> %(f{number})s"
+            values += [field, field, Decimal(repr(exact)) if isinstance(exact, float) else exact]
             # CASE, because the planner may test a cast before the type that it depends on.
             parts.append(
-                f"CASE WHEN jsonb_typeof({value_path}) = 'number' "
-                f"THEN ({value_path})::numeric {operator} %(v{number})s ELSE false END"
+                f"CASE WHEN jsonb_typeof(metadata -> %s) = 'number' "
+                f"THEN (metadata -> %s)::numeric {operator} %s ELSE false END"
             )
     return " AND ".join(parts), values
