@@ -278,6 +278,14 @@ def test_bench_report_null_store_is_not_ranked():
     assert ["mine", "slow to open"] in select_tables(with_own_store, "terminal")["limitations"].texts()
 
 
+def test_bench_notes_print_statement_of_a_store_once():
+    statement = "SELECT id, embedding <=> %s AS distance\n FROM items ORDER BY distance LIMIT 10"
+    points = [point("pgvector", 0.9, 1.0, search={"ef_search": value}) for value in (10, 40)]
+    told = [replace(one, build=replace(one.build, about={"statement": statement})) for one in points]
+    expected = "pgvector sends: SELECT id, embedding <=> %s AS distance FROM items ORDER BY distance LIMIT 10"
+    assert [note for note in list_benchmark_notes(sweep(*told)) if "sends" in note] == [expected]
+
+
 def test_bench_report_stalling_null_store_is_in_load_table_only():
     stalling = point("null", 0.0, 0.01, search={"stall_ms": 300, "every": 500}, loads=[load(200.0, 290.0, 0.02)])
     assert build_load_table(sweep(stalling)).texts()[0][:4] == ["null", "1", "200", "200"]

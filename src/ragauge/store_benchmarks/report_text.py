@@ -281,7 +281,12 @@ def list_benchmark_notes(result: StoreBenchmark) -> list[str]:
         stores = " of built-in stores" if any(":" in point.configuration.store for point in result.points) else ""
         overhead = f"{format_number(floor, 'ms')} ms per query"
         notes.append(f"latency{stores} includes the overhead of the harness (checks and ids), {overhead}")
-    return list(dict.fromkeys(note for note in (*notes, *result.notes) if note))
+    statements: dict[str, str] = {}
+    for point in result.points:
+        if statement := point.build.about.get("statement"):
+            series = point.configuration.series
+            statements.setdefault(series, f"{series} sends: {one_line(str(statement))}")
+    return list(dict.fromkeys(note for note in (*notes, *result.notes, *statements.values()) if note))
 
 
 def summarise_benchmark(result: StoreBenchmark) -> list[str]:
