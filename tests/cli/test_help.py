@@ -14,7 +14,7 @@ from ragauge.cli.completion import find_completer
 
 NUMBER_METAVARS = {"N", "GRADE", "LEVEL", "SCORE", "LABEL", "SHARE", "SECONDS", "USD", "PRICE", "CHARS", "SIZE"}
 """Metavars of options with one number, each of which is a unit or a count of what the help names."""
-WITHOUT_DEFAULT = {"--margin", "--detect", "--replicate"}
+WITHOUT_DEFAULT = {"--at-least", "--margin", "--detect", "--replicate"}
 """Options with a number that enable an analysis."""
 
 

@@ -36,7 +36,7 @@ from ragauge.output.chart_style import (
 )
 from ragauge.output.charts import ChartDraft, LabelledMark, PlotBox, place_labels
 from ragauge.stats.comparisons import ChangedQuery, Comparison, Comparisons, ComparisonSettings
-from ragauge.stats.smallest_k import SmallestK
+from ragauge.stats.smallest_k import SmallestK, smallest_k
 
 UNUSUAL_NAMES = (
     "a.b[0]",
@@ -257,8 +257,16 @@ def test_curves_chart_largest_k_is_not_sufficient():
     assert "for dense no k below 10 is enough" in chart.alt
     assert "dense: no k below 10 is enough" in svg_texts(render_svg({**chart.panels[0].spec, "width": 300}))
     assert "dashed" not in chart.caption
-    assert "no smaller k is within 0.01 of the largest k" in chart.caption
+    assert "every smaller k loses more than 0.01 against the best k" in chart.caption
     assert not [layer for layer in chart.panels[0].spec["layer"] if layer["mark"]["type"] == "rule"]
+
+
+def test_curves_chart_few_queries_leave_smaller_k_undecided():
+    scores = {1: np.array([0.0] * 3 + [1.0] * 12), 3: np.ones(15), 10: np.ones(15)}
+    chart = draw_curve({"dense": [0.8, 1.0, 1.0]}, {"dense": smallest_k(scores, "hit_rate")})
+    assert "for dense k = 1 is undecided with 15 queries" in chart.alt
+    assert "no k below" not in chart.alt
+    assert "undecided: the queries neither show nor exclude" in chart.caption
 
 
 def test_curves_chart_without_advice_for_best_uses_baseline():

@@ -353,6 +353,28 @@ def test_compare_infinite_or_malformed_scores_raise_error():
         ragauge.compare(SCORES, common_queries=True, count_missing=True)
 
 
+@pytest.mark.parametrize(("n", "shown"), [(15, False), (58, False), (59, True)])
+def test_compare_equal_systems_need_queries_for_margin(n, shown):
+    qrels = {f"q{i}": {"a": 1} for i in range(n)}
+    run = {f"q{i}": {"b": 2.0, "a": 1.0} for i in range(n)}
+    result = ragauge.compare(ragauge.evaluate(qrels, {"old": run, "new": run}, ["mrr"]), "old", margin=0.05)
+    test = result.find("new").margin
+    assert test.p_noninferior == test.p_equivalent == pytest.approx(0.95**n)
+    assert test.queries_needed == 59
+    sentence = report.summarise_comparisons(result)[1]
+    assert ("is not worse" in sentence) == ("is within" in sentence) == shown
+    assert ("even without any difference, this needs 59 queries" in sentence) != shown
+
+
+def test_compare_margin_of_unknown_range_needs_differences():
+    systems = {"old": {f"q{i}": 0.5 for i in range(40)}, "new": {f"q{i}": 0.5 + 0.01 * (i < 9) for i in range(40)}}
+    result = ragauge.compare(systems, "old", margin=0.1)
+    assert math.isnan(result.find("new").margin.p_noninferior)
+    assert "9 of 40 queries differ; a test of new with a margin needs 10" in report.summarise_comparisons(result)[1]
+    systems["new"]["q9"] = 0.51
+    assert ragauge.compare(systems, "old", margin=0.1).find("new").margin.p_noninferior < 0.001
+
+
 def test_compare_count_missing_lower_is_better_raises_error():
     short = {query: docs for query, docs in RUNS["both"].items() if query != "q03"}
     scores = ragauge.evaluate(QRELS, {"words": RUNS["words"], "short": short}, ["unjudged@5"])

@@ -133,6 +133,18 @@ def test_parse_registers_secrets_of_options():
     assert redact("pass-word-1, pass-word-2, pass-word-3") == "[redacted], [redacted], [redacted]"
 
 
+@pytest.mark.parametrize("quote", ["", '"', "'"])
+@pytest.mark.parametrize(
+    "uri", ["postgresql://me:pass-word-4@host:5432/db?sslmode=disable&application_name=x", "http://host/v1?api=2024=1"]
+)
+def test_parse_uri_with_equal_signs_is_one_value(uri, quote):
+    spec = parse_spec(f"dense(store=pgvector(dsn={quote}{uri}{quote}, m=32), embedder=minilm)")
+    assert spec.options["store"].options == {"dsn": uri, "m": 32}
+    assert parse_spec(str(spec)) == spec
+    assert parse_spec(f"all(urls={uri}+{uri})").options["urls"] == [uri, uri]
+    assert "pass-word-4" not in redact(uri)
+
+
 # Services that repeat the secrets they receive
 
 

@@ -71,7 +71,7 @@ def test_defined_depth_duplicates_do_not_make_ranking_complete():
         return [Hit(f"d{i // 2}", 1 / (i + 1)) for i in range(k)]
 
     run = ragauge.run(make_dataset(), {"chunks": search_chunks}, k=6).runs["chunks"]
-    assert run.table.height == 6 * 3
+    assert run.table.height == 6 * 6
     assert defined_depth(run) == 6
 
 

@@ -162,7 +162,8 @@ def test_evaluate_missing_and_unjudged_queries_are_noted():
     notes = evaluate(QRELS, {**RUN, "q9": {"z": 1.0}}, ["mrr"]).notes
     assert notes == [
         "run: lacks 1 of 3 judged queries (q3), which count 0",
-        "run: 1 unjudged query is not scored",
+        "run: 1 unjudged query is not scored (q9)",
+        "no document is relevant for 1 of 3 judged queries (q3), which count 0",
         "grades go up to 2, and mrr counts grade 1 as relevant; `--rel 2` counts from grade 2",
     ]
 

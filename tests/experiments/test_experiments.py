@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import importlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import run
 from ragauge.experiments.experiment_file import read_experiment
 from ragauge.files.workspace import WorkKey
+from ragauge.files.writers import write_run
 from ragauge.runs import system_run
 from ragauge.runs.journal import Journal
 from ragauge.runs.results import QueryResult
@@ -296,13 +298,39 @@ def test_run_shared_query_and_document_ids_do_not_remove_documents():
     assert result.notes == []
 
 
-def test_run_tied_scores_keep_returned_order(tmp_path):
+@pytest.mark.parametrize(
+    "scores",
+    [
+        [1.0, 1.0, 1.0],
+        [1.0, 1 - 1e-12, 1 - 1e-12],
+        [-math.inf, -math.inf, -math.inf],
+        [0.5, -sys.float_info.max, -sys.float_info.max],
+        [math.inf, math.inf, 1e300],
+        [0.0, -0.0, 0.25],
+    ],
+)
+def test_run_scores_keep_returned_order_in_every_tool(tmp_path, scores):
     def tied(query, k):
-        return [(f"d{query.removeprefix('word')}", 1.0), ("d29", 1.0), ("d28", 1.0)]
+        return list(zip(["d28", f"d{query.removeprefix('word')}", "d29"], scores, strict=True))
 
-    result = run(DATA, {"tied": tied}, measures=["mrr@10"], out=tmp_path)
-    assert result.scores["tied"].means["mrr@10"] == 1.0
-    assert ragauge.evaluate(tmp_path, tmp_path / "tied", ["mrr@10"]).means["mrr@10"] == 1.0
+    result = run(DATA, {"tied": tied}, measures=["mrr@10"], out=tmp_path / "out")
+    assert result.scores["tied"].means["mrr@10"] == 0.5
+    single = result.runs["tied"].table["score"].cast(pl.Float32)
+    assert single.is_finite().all()
+    write_run(result.runs["tied"], str(tmp_path / "tied.run"))
+    for path in (tmp_path / "out" / "tied", tmp_path / "tied.run"):
+        for convention in ("default", "trec9", "beir", "ranx", "sklearn"):
+            scored = ragauge.evaluate(tmp_path / "out", path, ["ndcg@1", "ndcg@2"], convention)
+            assert scored.means["ndcg@1"] == 0, convention
+            assert scored.means["ndcg@2"] == pytest.approx(1 / math.log2(3)), convention
+    rankings = {}
+    for line in (tmp_path / "tied.run").read_text().splitlines():
+        query, _, doc, _, score, _ = line.split()
+        rankings.setdefault(query, {})[doc] = float(score)
+    grades = {query: dict(docs) for query, docs in DATA.judgments.nested.items()}
+    pytrec_eval = pytest.importorskip("pytrec_eval")
+    evaluator = pytrec_eval.RelevanceEvaluator(grades, {"recip_rank"})  # it compares in single precision
+    assert {one["recip_rank"] for one in evaluator.evaluate(rankings).values()} == {0.5}
 
 
 def test_run_duplicate_documents_count_once_and_are_noted(tmp_path):
@@ -310,8 +338,8 @@ def test_run_duplicate_documents_count_once_and_are_noted(tmp_path):
         return ["d29", "d29", *right(query, k)]
 
     result = run(DATA, {"again": duplicating, "mine": right}, measures=["mrr@10"], out=tmp_path)
-    assert result.scores["again"].means["mrr@10"] == 0.5
-    assert "again: 12 duplicate documents in rankings; only their first rank counts" in result.notes
+    assert result.scores["again"].means["mrr@10"] == pytest.approx(1 / 3)
+    assert any(note.startswith("again: 12 hits repeat a document") for note in result.notes)
 
 
 def test_run_unasked_judged_queries_are_not_scored():

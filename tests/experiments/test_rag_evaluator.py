@@ -169,9 +169,8 @@ def test_evaluator_unknown_relevant_ids_are_noted():
     assert note in repr(metrics)
     assert note in str(asyncio.run(RAGEvaluator(BM25(documents)).recommend_k(truth, [1, 2])))
     assert asyncio.run(RAGEvaluator(BM25(documents)).evaluate(truth[:2], k=1)).notes == []
-    assert (
-        asyncio.run(RAGEvaluator(Database()).evaluate(GROUND_TRUTH)).notes == []
-    )  # this database does not list its ids
+    metrics = asyncio.run(RAGEvaluator(Database()).evaluate(GROUND_TRUTH))
+    assert not any("not in the database" in note for note in metrics.notes)  # this database does not list its ids
 
 
 class DepthDependent:
@@ -267,7 +266,7 @@ def test_recommend_k_few_queries_without_loss_returns_largest_k():
     assert rows[1]["loss_at_most"] == rows[3]["loss_at_most"] > 0.4
     assert rows[5]["loss_at_most"] == 0
     assert str(advice).startswith(
-        "k=5: hit_rate 1.0000, the best; k=1 scores the same, but 4 queries cannot exclude a loss of up to 0.6"
+        "k=5: hit_rate 1.0000, the best; k=1 scores the same, but 4 queries cannot exclude a loss of up to 0.5271"
     )
     assert advise(200, [1, 3, 5]).k == 1
 

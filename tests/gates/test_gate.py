@@ -22,7 +22,7 @@ from scipy.stats import ttest_1samp, ttest_rel
 
 import ragauge
 from command import command_in
-from ragauge.core.documents import Document
+from ragauge.core.documents import Document, Hit
 from ragauge.core.errors import BadInput, CheckFailed, Incomparable, UnknownName
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.evaluation.indicators import Indicator, find_indicator
@@ -381,16 +381,46 @@ def test_gate_better_matches_scipy_one_sided_t_test():
 
 @pytest.mark.parametrize(("rule", "margin"), [("by 0.15", 0.15), ("by 30%", 0.3 * 0.55), ("by 0.3", 0.3)])
 def test_gate_non_inferior_matches_scipy_t_test_with_margin(rule, margin):
-    check = check_rule(
-        make_scores(mrr=NEW_VALUES), f"mrr non-inferior {rule}", baseline=make_scores("old", mrr=OLD_VALUES)
-    )
-    differences = np.array(NEW_VALUES) - np.array(OLD_VALUES)
+    new, old = NEW_VALUES * 2, OLD_VALUES * 2
+    run, baseline = make_scores(gain=new), make_scores("old", gain=old)
+    check = check_rule(run, f"gain non-inferior {rule}", baseline=baseline, higher_is_better=["gain"])
+    differences = np.array(new) - np.array(old)
     assert check.p == pytest.approx(ttest_1samp(differences, -margin, alternative="greater").pvalue, abs=1e-12)
-    assert check.passed is (check.p < 0.05)
+    assert check.passed == (check.p < 0.05)
+    assert (check.ci[0] > -margin) == check.passed
+
+
+@pytest.mark.parametrize(("rule", "n"), [("by 0.05", 59), ("by 0.02", 149), ("by 0.01", 299), ("by 2%", 299)])
+def test_gate_non_inferior_without_difference_needs_queries(rule, n):
+    for count in (5, 15, n - 1, n):
+        same = [0.5] * count
+        check = check_rule(make_scores(mrr=same), f"mrr non-inferior {rule}", baseline=make_scores("old", mrr=same))
+        limit = 0.01 if "%" in rule else float(rule.removeprefix("by "))
+        assert check.passed == (count == n) == (check.ci[0] > -limit)
+        assert (f"even without any difference, this needs {n} queries" in check.reason) == (count < n)
+
+
+def test_gate_non_inferior_better_run_needs_fewer_queries():
+    run, baseline = make_scores(mrr=[0.8] * 30), make_scores("old", mrr=[0.7] * 30)
+    check = check_rule(run, "mrr non-inferior by 0.05", baseline=baseline)
+    assert (check.passed, check.reason) == (True, "")
+
+
+def test_gate_non_inferior_of_unknown_range_needs_differences():
+    old = [0.5] * 30
+    for n_differing, passes in ((0, False), (9, False), (10, True)):
+        new = [0.51] * n_differing + old[n_differing:]
+        run, baseline = make_scores(gain=new), make_scores("old", gain=old)
+        check = check_rule(run, "gain non-inferior by 0.1", baseline=baseline, higher_is_better=["gain"])
+        assert check.passed == passes
+        assert math.isnan(check.p) == (not passes)
+        reason = f"{n_differing} of 30 queries differ; a margin of gain, whose range is unknown, needs 10"
+        assert check.reason == ("" if passes else reason)
 
 
 def test_gate_tests_lower_is_better_measures_in_reverse():
-    low, high = make_scores(lower=["cost"], cost=NEW_VALUES), make_scores("old", lower=["cost"], cost=OLD_VALUES)
+    low = make_scores(lower=["cost"], cost=NEW_VALUES * 2)
+    high = make_scores("old", lower=["cost"], cost=OLD_VALUES * 2)
     assert rule_passes(low, "cost not worse", baseline=high)
     assert rule_passes(low, "cost better", baseline=high)
     assert rule_passes(low, "cost non-inferior by 0.01", baseline=high)
@@ -400,10 +430,10 @@ def test_gate_tests_lower_is_better_measures_in_reverse():
     assert rule_passes(high, "cost non-inferior by 0.5", baseline=low)
 
 
-def test_gate_equal_run_is_not_worse_and_non_inferior():
+def test_gate_equal_run_is_not_worse_but_not_non_inferior():
     run, same = make_scores(mrr=NEW_VALUES), make_scores(mrr=NEW_VALUES)
     result = ragauge.gate(run, ["mrr not worse", "mrr non-inferior by 0.001", "mrr drop <= 0"], baseline=same)
-    assert result.passed
+    assert [check.passed for check in result.checks[:3]] == [True, False, True]
 
 
 def test_gate_note_states_detectable_loss_of_weakest_stratum():
@@ -732,6 +762,60 @@ def test_gate_run_that_ranks_all_documents_has_any_depth():
         assert not rule_passes(incomplete, "recall@11 >= 1", qrels=QRELS)
     deeper = shallow_run("old", k=20, dataset={"name": "docs", "documents": 10})
     assert rule_passes(complete, ["recall@100 drop <= 0"], qrels=QRELS, baseline=deeper)
+
+
+class LimitedRetriever:
+    """Return the relevant document of a query first, and at most `limit` documents."""
+
+    def __init__(self, limit):
+        self.limit = limit
+
+    def search(self, query, k):
+        relevant = int(query.removeprefix("word"))
+        documents = [relevant, *(i for i in range(30) if i != relevant)]
+        return [Hit(f"d{i}", 1 / rank) for rank, i in enumerate(documents[: min(k, self.limit)], 1)]
+
+
+@pytest.fixture(scope="module")
+def limited_runs(tmp_path_factory):
+    """Folders of retrievers whose rankings are complete (at most 8 documents) or cut at k."""
+    folder = tmp_path_factory.mktemp("limited")
+    queries = {f"q{i}": f"word{i}" for i in range(15)}
+    documents = [Document(f"d{i}", f"word{i}") for i in range(30)]
+    dataset = Dataset("docs", documents, queries, Judgments({f"q{i}": {f"d{i}": 1} for i in range(15)}))
+    for k in (5, 10, 20):
+        systems = {f"complete{k}": LimitedRetriever(min(8, k - 1)), f"cut{k}": LimitedRetriever(100)}
+        ragauge.run(dataset, systems, k=k, out=folder / f"k{k}")
+    return {path.name: str(path) for path in folder.glob("k*/c*")}
+
+
+@pytest.mark.parametrize(
+    ("names", "comparable"),
+    [
+        (("complete10", "cut10"), True),
+        (("complete5", "cut20"), True),  # nothing is unknown below the rankings of the smaller k
+        (("complete20", "cut10"), True),  # no ranking of the larger k continues below the smaller one
+        (("complete20", "cut5"), False),
+        (("cut10", "cut20"), False),
+    ],
+)
+def test_gate_complete_rankings_compare_at_any_depth(limited_runs, names, comparable):
+    for run, baseline in itertools.permutations(names):
+        checks = ragauge.gate(
+            limited_runs[run], ["mrr not worse", "mrr drop <= 0"], baseline=limited_runs[baseline]
+        ).checks[:2]
+        ks = [int(re.sub(r"\D", "", name)) for name in (run, baseline)]
+        reason = "" if comparable else f"the run was made with k={ks[0]}, the baseline with k={ks[1]}"
+        assert [(check.passed, check.reason) for check in checks] == [(comparable, reason)] * 2
+
+
+def test_compare_complete_rankings_add_no_depth_note(limited_runs):
+    def find_depth_notes(*names):
+        notes = ragauge.compare([limited_runs[name] for name in names], measures=["mrr"]).notes
+        return [note for note in notes if "for that reason alone" in note]
+
+    assert not find_depth_notes("complete10", "cut10")
+    assert find_depth_notes("cut10", "cut20")
 
 
 def test_gate_shallow_run_without_k_adds_note():

@@ -45,6 +45,8 @@ class Faulty:
                 vector = np.frombuffer(base64.b64decode(row["vector"]), np.float32)
                 self._store(Document(row["id"], row["text"], row["title"], row["metadata"]), vector)
             clean = (folder / "closed").exists()
+            if not clean:
+                (folder / "killed").touch()
             (folder / "closed").unlink(missing_ok=True)
             if fault == "refuses to reopen" and self.count >= at:
                 raise RuntimeError(f"header says {self.count} records,\n  the table of contents another number")
@@ -80,6 +82,9 @@ class Faulty:
             self.replaced = self.replaced or document.id in self.documents
             if self.fault == "never replaces" and document.id in self.documents:
                 continue
+            was_killed = (self.journal.parent / "killed").exists()
+            if self.fault == "raise when replaced after a kill" and document.id in self.documents and was_killed:
+                raise OSError("invalid frame")
             self._store(document, np.asarray(vector, np.float32))
             row = {"id": document.id, "text": document.text, "title": document.title}
             row |= {"metadata": dict(document.metadata), "vector": base64.b64encode(vector.tobytes()).decode()}
@@ -107,6 +112,8 @@ class Faulty:
     def _apply_fault(self, document):
         if self.fault.startswith("raise in runs ") and str(self._count_runs()) in self.fault.split():
             raise OSError("database is locked")
+        if self.fault == "raise another error in each run":
+            raise OSError(f"error {chr(ord('a') + self._count_runs())}")
         if self.fault == "raise once" and self._is_first():
             raise OSError("database is locked")
         if self.fault == "drop once" and self._is_first():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ragauge.compute.observation import ClockCheck
 from ragauge.core.summaries import Latency
 from ragauge.store_benchmarks.results import (
+    Backlog,
     BuildCost,
     Configuration,
     FailedConfiguration,
@@ -43,7 +44,9 @@ def point(store, recall, ms, *, build=None, search=None, name="", seconds=1.0, m
 
 def load(rate, p99, service, *, clients=1, qps=None):
     times = latency(0.3, 500, p99), latency(0.2, 500, service)
-    return LoadResult(clients, rate, rate if qps is None else qps, *times, 0.1, doubts=[])
+    grows = qps is not None and rate is not None
+    backlog = None if rate is None else Backlog(48.0 * grows, 47.0 * grows, 49.0 * grows, 241.0 * grows, 10.0, grows)
+    return LoadResult(clients, rate, rate if qps is None else qps, *times, 0.1, backlog, doubts=[])
 
 
 def sweep(*points, **more):

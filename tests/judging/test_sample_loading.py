@@ -63,6 +63,23 @@ def test_samples_from_run_k_limits_contexts(experiment):
         load_samples(str(experiment / "finder"), k=0)
 
 
+def test_judge_run_folder_notes_median_length_of_documents(experiment):
+    lengths = [25, 12, 19, 19, 25, 12]  # characters of the contexts of q1 and q2
+    note = f"contexts are whole documents (median {sorted(lengths)[2]} characters), because a run folder has no texts"
+    judged = ragauge.judge(str(experiment / "finder"), ["context_recall"])
+    assert any(found.startswith(note) for found in judged.notes)
+    assert not any("whole documents" in found for found in ragauge.judge(judged.samples, ["context_recall"]).notes)
+
+
+def test_samples_from_run_repeated_document_is_one_context(experiment, tmp_path):
+    def chunks(query, k):
+        return ["d1", "d1", "d2", "d3"][:k]
+
+    folder = str(tmp_path / "chunks")
+    ragauge.run(str(experiment.parent / "towers"), {"chunks": chunks}, out=folder, k=4, measures=["mrr"], warmup=0)
+    assert samples_from_run(folder, k=3)[0].context_ids == ("d1", "d2")
+
+
 def test_samples_from_run_experiment_folder_needs_single_run(experiment):
     assert samples_from_run(str(experiment)) == samples_from_run(str(experiment / "finder"))
     shutil.copytree(experiment / "finder", experiment / "other")

@@ -18,7 +18,6 @@ from ragauge.output.formats import format_for_path
 from ragauge.reports import OUTPUT_FORMATS, overview, report
 from ragauge.reports.latency_tables import build_latency_table
 from ragauge.stats.intervals import mean_intervals
-from ragauge.stats.smallest_k import smallest_k, smallest_k_each
 
 
 def make_search(share):
@@ -97,24 +96,6 @@ def test_mean_intervals_ignore_nan_and_need_two_values():
     (low, lone_low), (high, _) = mean_intervals(columns)
     assert 0.2 <= low <= 0.5 <= high <= 0.8
     assert math.isnan(lone_low)
-
-
-def test_smallest_k_each_matches_smallest_k_per_system():
-    rng = np.random.default_rng(2)
-    scores_by_system = {
-        name: {
-            k: np.maximum.accumulate(rng.random((4, 50)) < 0.3, axis=0)[i].astype(float)
-            for i, k in enumerate((1, 2, 5, 9))
-        }
-        for name in "ab"
-    }
-    scores_by_system["c"] = {
-        k: np.where(np.arange(50) < 3, math.nan, column) for k, column in scores_by_system["a"].items()
-    }
-    results = smallest_k_each(scores_by_system, "recall")
-    for name, values in scores_by_system.items():
-        assert results[name].k == smallest_k(values, "recall").k
-        assert list(results[name].table) == list(smallest_k(values, "recall").table)
 
 
 def test_overview_curves_match_evaluate_at_every_k(run_overview, run_folder):

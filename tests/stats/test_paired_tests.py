@@ -13,7 +13,7 @@ from scipy import stats
 
 from ragauge.core.errors import BadInput
 from ragauge.stats.comparisons import ComparisonSettings
-from ragauge.stats.intervals import bca_interval, bootstrap_upper_bound, percentile_interval
+from ragauge.stats.intervals import bca_interval, percentile_interval
 from ragauge.stats.paired_tests import (
     cliffs_delta,
     cohens_d,
@@ -179,28 +179,6 @@ def test_bca_interval_is_scale_invariant(power):
     scaled_equal = np.ldexp(equal, power)
     low, high = np.ldexp(bca_interval(scaled_equal, bootstrap_means(scaled_equal, 200), 0.95), -power).ravel()
     assert low == high == pytest.approx(0.1)
-
-
-def upper_bound(values, *arguments, **options):
-    return float(bootstrap_upper_bound(values[:, None], *arguments, **options)[0])
-
-
-def test_bootstrap_upper_bound_has_nominal_coverage():
-    rng = np.random.default_rng(1)
-    covered = sum(upper_bound(rng.binomial(1, 0.2, 80).astype(float), 0.9, rounds=500) >= 0.2 for _ in range(200))
-    assert covered >= 175  # nominal: 180 of 200
-
-
-@pytest.mark.parametrize(("losses", "n"), [(0, 60), (0, 300), (3, 100), (20, 200)])
-def test_bootstrap_upper_bound_matches_clopper_pearson(losses, n):
-    exact = stats.beta.ppf(0.95, losses + 1, n - losses)
-    values = np.array([1.0] * losses + [0.0] * (n - losses))
-    assert upper_bound(values) == pytest.approx(exact, abs=0.012)
-
-
-def test_bootstrap_upper_bound_small_loss_does_not_lower_bound():
-    none, small = np.zeros(5), np.array([0.01, 0, 0, 0, 0])
-    assert upper_bound(small) >= upper_bound(none) > 0.3
 
 
 # Error rates and coverage, by simulation --------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import math
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -55,8 +56,24 @@ def own_stores(tmp_path, monkeypatch):
     (tmp_path / "own_stores.py").write_text(
         textwrap.dedent(
             '''
-            import os, signal, sys, time
+            import os, signal, socket, sys, time
             import numpy as np
+
+            class ClientStore:
+                """Store that is connected to a port, or has an address that it does not use yet."""
+                abilities = frozenset({"save"})
+                def __init__(self, metric="l2", path=None, url="", port=0):
+                    self.inside, self.path = MinimalStore(metric), path
+                    self.connection = socket.create_connection(("127.0.0.1", port)) if port else None
+                    self.add, self.search = self.inside.add, self.inside.search
+                def add(self, ids, vectors): ...
+                def search(self, vectors, k): ...
+                def save(self):
+                    os.makedirs(self.path, exist_ok=True)
+                    open(os.path.join(self.path, "state"), "w").write("saved")
+                def close(self):
+                    if self.connection:
+                        self.connection.close()
 
             class MinimalStore:
                 """Store with the required methods only."""
@@ -230,6 +247,36 @@ def test_bench_exact_store_has_full_recall_and_all_measurements(tmp_path):
     assert not list((tmp_path / "out").glob("builds/*/*.log"))
 
 
+def test_plan_builds_stores_differing_in_search_options_share_a_build():
+    settings = BenchmarkSettings(sweep=False)
+    first, second, other = (
+        "hnswlib:m=16,ef_search=10+40", "hnswlib:m=16,ef_search=80", "hnswlib:m=32,ef_search=10"
+    )  # fmt: skip
+    builds = plan_builds([first, second, other], settings)
+    assert [(build.configuration.build, list(build.searches)) for build in builds] == [
+        ({"m": 16}, [{"ef_search": 10}, {"ef_search": 40}, {"ef_search": 80}]),
+        ({"m": 32}, [{"ef_search": 10}]),
+    ]
+    named = plan_builds([f"a={first}", f"b={second}"], settings)
+    assert [build.configuration.name for build in named] == ["a", "b"]
+    with pytest.raises(BadInput, match="store `hnswlib:m=16,ef_search=40` appears more than once"):
+        plan_builds([first, "hnswlib:m=16,ef_search=40"], settings)
+    one, two = (f"pgvector(dsn=postgresql://host/{name}?a=b, ef_search=10)" for name in ("one", "two"))
+    assert [build.configuration.build["dsn"][-7:] for build in plan_builds([one], settings)] == ["one?a=b"]
+    with pytest.raises(BadInput, match="appears more than once"):  # the addresses are never shown
+        plan_builds([one, two], settings)
+
+
+@pytest.mark.engine
+def test_bench_stores_differing_in_search_options_are_all_measured():
+    stores = ["hnswlib:m=4,ef_search=10", "hnswlib:m=4,ef_search=200"]
+    points = ragauge.bench(make_vector_set(), stores, **QUICK).points
+    assert [point.configuration.search for point in points] == [{"ef_search": 10}, {"ef_search": 200}]
+    named = ragauge.bench(make_vector_set(), {"a": stores[0], "b": stores[1]}, **QUICK)
+    assert named.stores == ["a", "b"]
+    assert not named.failures
+
+
 def test_bench_own_store_needs_only_add_and_search(own_stores):
     result = ragauge.bench(make_vector_set(), "mine=own_stores:MinimalStore", clients=[1], **QUICK)
     (point,) = result.points
@@ -237,6 +284,20 @@ def test_bench_own_store_needs_only_add_and_search(own_stores):
     assert point.quality["recall(of=eps,eps=1e-06)@10"] == 1.0
     assert point.build.disk_bytes is None
     assert any("not put under load" in note for note in point.notes)
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("has_option", [True, False])
+def test_bench_memory_and_disk_behind_a_server_are_unknown(own_stores, has_option):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        option = f"url=http://127.0.0.1:{port}" if has_option else f"port={port}"
+        (point,) = ragauge.bench(make_vector_set(), f"own_stores:ClientStore:{option}", **QUICK).points
+    assert (point.build.memory_bytes, point.build.disk_bytes) == (None, None)
+    assert point.build.seconds > 0
+    (local,) = ragauge.bench(make_vector_set(), "own_stores:ClientStore", **QUICK).points
+    assert local.build.memory_bytes is not None
+    assert local.build.disk_bytes is not None
 
 
 def test_bench_ignores_output_printed_by_store(own_stores):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from ragauge import evaluate, judgments_from_neighbours, run_from_arrays
 from ragauge.compute import observation
 from ragauge.core.errors import MissingEvidence
 from ragauge.store_benchmarks import measures, updates
+from ragauge.store_benchmarks.load_test import compute_arrival_times
 from ragauge.store_benchmarks.results import RECALL_MEASURE, ExactNeighbours, VectorSet
 from ragauge.stores.nearest_neighbours import find_nearest
 from ragauge.stores.reference import ExactStore
@@ -251,17 +253,29 @@ def test_distance_errors_ignores_float32_rounding_near_zero(metric):
     reported = {"l2": np.sqrt(np.abs(squares)), "cosine": 1 - products / sizes, "ip": -products + 1e-6 * sizes / 2}
     assert measures.distance_errors(positions, reported[metric][:, None], data) == []
     errors = measures.distance_errors(positions, np.full((10, 1), 2.0), data)
-    assert errors == ["100% of the reported distances are wrong (typically 2 instead of 0)"]
+    (error,) = errors
+    assert error.startswith("100% of the reported distances are wrong: their median error is 2, and the mean true ")
 
 
 def test_distance_errors_scaled_or_squared_distances_are_named():
     base = np.array([[3.0, 4.0], [6.0, 8.0]], np.float32)
     data = VectorSet("x", base, np.zeros((1, 2), np.float32), "l2")
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[10.0, 20.0]]), data) == [
-        "100% of the reported distances are wrong (typically 2 times)"
+        "100% of the reported distances are wrong: they are 2 times the true ones"
     ]
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[25.0, 100.0]]), data) == [
-        "100% of the reported distances are wrong (typically their squares)"
+        "100% of the reported distances are wrong: they are the squares of the true ones"
+    ]
+
+
+def test_distance_errors_that_cancel_out_have_a_size():
+    """Three of ten distances are wrong by 0.2, in both directions: none of them is a multiple of the true one."""
+    base = np.arange(1.0, 11.0, dtype=np.float32)[:, None] * np.ones(1, np.float32)
+    data = VectorSet("x", base, np.zeros((1, 1), np.float32), "l2")
+    true = np.arange(1.0, 11.0)
+    reported = true + np.array([0, 0, 0, 0, 0, 0, 0, 0.2, -0.2, 0.2])
+    assert measures.distance_errors(np.arange(10)[None], reported[None], data) == [
+        "30% of the reported distances are wrong: their median error is 0.2, and the mean true distance is 5.5"
     ]
 
 
@@ -289,7 +303,7 @@ def test_distance_errors_finds_each_kind_of_error():
     data = VectorSet("x", base, queries, "l2")
     truth = find_truth(base, queries, "l2", 10)
     squared = measures.distance_errors(truth.neighbours, truth.distances**2, data)
-    assert squared[0].startswith("100% of the reported distances are wrong (typically ")
+    assert squared[0].startswith("100% of the reported distances are wrong: ")
     unknown = truth.neighbours.copy()
     unknown[3, 4] = -2
     assert measures.distance_errors(unknown, truth.distances, data) == ["1 results are ids that were never added"]
@@ -418,8 +432,77 @@ def test_summarise_load_by_hand():
     assert result.service.p50 == 1.0
     assert result.qps == pytest.approx(3 / 0.032)
     assert result.late == pytest.approx(2 / 3)
-    assert result.note == ""
+    assert result.note.startswith("send delay 11.0 ms in the last tenth, slope 550 ms/s (95% CI ")
     assert not result.kept_up
+
+
+def simulate_load(rate, service_ms, *, seconds=5, poisson=False, jitter=0.0, stall_ms=0.0, every=1, seed=0):
+    """Simulate a store that handles one query at a time (Lindley's recursion)."""
+    due = compute_arrival_times(rate, seconds, poisson=poisson, seed=seed)
+    rng = np.random.default_rng(seed)
+    service = service_ms * (rng.gamma(1 / jitter**2, jitter**2, len(due)) if jitter else np.ones(len(due)))
+    service[every - 1 :: every] += stall_ms
+    began, free = np.empty(len(due)), 0.0
+    for i in range(len(due)):
+        began[i] = max(due[i], free)
+        free = began[i] + service[i] * 1e6
+    return make_load(due, began.astype(np.int64), (began + service * 1e6).astype(np.int64), rate=rate, clients=1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "service_ms", "options", "kept_up"),
+    [
+        (520.0, 1000 / 495, {"jitter": 0.3}, False),  # a rate of 95.2% of the target, and a backlog that only grows
+        (505.0, 2.0, {"jitter": 0.3}, False),
+        (520.0, 1000 / 495, {"poisson": True, "jitter": 0.3}, False),
+        (50.0, 21.0, {}, False),
+        (450.0, 2.0, {"jitter": 0.3}, True),
+        (400.0, 2.0, {"poisson": True, "jitter": 0.3}, True),
+        (5000.0, 0.02, {}, True),
+        (200.0, 0.1, {"stall_ms": 300.0, "every": 500, "seconds": 10}, True),  # every stall is made up for
+        (0.5, 1000.0, {"seconds": 4}, True),
+        (2.0, 1000.0, {"seconds": 10}, False),
+    ],
+)
+def test_summarise_load_growing_backlog_is_not_sustained(rate, service_ms, options, kept_up):
+    result = measures.summarise_load(simulate_load(rate, service_ms, **options))
+    assert result.kept_up is kept_up
+    assert ("send delay" in result.note) is not kept_up
+    if kept_up or options.get("poisson"):
+        return
+    # A store whose searches take longer than their interval falls behind by the difference per query.
+    expected = rate * service_ms - 1000
+    assert result.backlog.growth == pytest.approx(expected, abs=8)
+    assert result.backlog.growth_low <= result.backlog.growth <= result.backlog.growth_high
+
+
+def test_measure_backlog_interval_matches_scipy():
+    from scipy.stats import linregress, t
+
+    rng = np.random.default_rng(2)
+    due, delays = np.arange(100) * 10_000_000, rng.integers(0, 5_000_000, 100)
+    backlog = measures.measure_backlog(due, delays, 1.0)
+    fit = linregress(due.reshape(10, 10).mean(axis=1) / 1e9, delays.reshape(10, 10).mean(axis=1) / 1e6)
+    reach = t.ppf(0.975, 8) * fit.stderr
+    assert (backlog.growth, backlog.growth_low, backlog.growth_high) == pytest.approx(
+        (fit.slope, fit.slope - reach, fit.slope + reach)
+    )
+    assert backlog.last_ms == pytest.approx(np.median(delays[90:]) / 1e6)
+
+
+@pytest.mark.parametrize("utilisation", [0.5, 0.8])
+def test_measure_backlog_stable_queue_is_rarely_called_growing(utilisation):
+    loads = [
+        simulate_load(500.0, 2 * utilisation, poisson=True, jitter=0.5, seconds=2, seed=seed) for seed in range(100)
+    ]
+    assert sum(not measures.summarise_load(raw).kept_up for raw in loads) <= 5
+
+
+def test_load_result_of_earlier_version_sustained_is_unknown():
+    result = measures.summarise_load(make_load([0], [0], [1_000_000]))
+    assert result.kept_up
+    assert replace(result, backlog=None).kept_up is None
+    assert replace(result, backlog=None, rate=None).kept_up
 
 
 def test_summarise_load_low_rate_qps_equals_rate():

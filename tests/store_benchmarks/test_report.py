@@ -13,6 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+import ragauge
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.files.json_schemas import json_schema
 from ragauge.files.serialization import from_record_data, read_record, to_json_data
@@ -43,6 +44,7 @@ from ragauge.store_benchmarks.report_text import (
     describe_failures,
     describe_sufficient_recall,
     explain_recall,
+    format_system,
     list_benchmark_facts,
     list_benchmark_notes,
     list_doubts,
@@ -144,7 +146,7 @@ def test_bench_report_fits_80_columns():
 
 def test_bench_markdown_has_tables_summary_and_failures():
     text = to_markdown(make_full_benchmark())
-    assert "17,100 queries per second" in text
+    assert "16,667 queries per second" in text
     assert "| duckdb | not reached | not reached | not reached | - | - | - |" in text
     assert "| chroma | insert | Batch size 10000 exceeds &lt;b>maximum&lt;/b> | fewer at a time |" in text
     assert "| hnswlib m=32 ef_search=80 |" in text
@@ -199,6 +201,8 @@ def test_bench_report_has_percentiles_and_mrr_at_each_cutoff():
     base = point("a", 0.9, 1.0)
     measured = replace(base, quality={**quality, "mrr@1": 0.7071, "mrr@10": 0.8642, RECALL: 0.9})
     result = replace(sweep(measured), cutoffs=(1, 10), true_neighbours=100)
+    assert "recall of 100 (at most k/100)" in to_markdown(result)
+    assert "recall of all exact neighbours" in to_markdown(replace(result, true_neighbours=0))
     for text in (to_markdown(result), to_page(result), to_latex(result)):
         for number in ("0.7071", "0.8642", "1.20", "1.50"):  # MRR, p90, p95
             assert number in text
@@ -270,6 +274,14 @@ def test_bench_report_null_store_is_not_ranked():
     )
     assert overhead_note.replace("latency", "latency of built-in stores") in list_benchmark_notes(with_own_store)
     assert ["mine", "slow to open"] in select_tables(with_own_store, "terminal")["limitations"].texts()
+
+
+def test_bench_notes_print_statement_of_a_store_once():
+    statement = "SELECT id, embedding <=> %s AS distance\n FROM items ORDER BY distance LIMIT 10"
+    points = [point("pgvector", 0.9, 1.0, search={"ef_search": value}) for value in (10, 40)]
+    told = [replace(one, build=replace(one.build, about={"statement": statement})) for one in points]
+    expected = "pgvector sends: SELECT id, embedding <=> %s AS distance FROM items ORDER BY distance LIMIT 10"
+    assert [note for note in list_benchmark_notes(sweep(*told)) if "sends" in note] == [expected]
 
 
 def test_bench_report_stalling_null_store_is_in_load_table_only():
@@ -376,7 +388,8 @@ def test_summary_names_fastest_smallest_and_failures():
         "With a filter that matches 1% of the vectors no store reaches recall 0.95; hnswlib (ef_search=40) is closest, "
         "with recall 0.380.",
         "Without a filter, no store with recall 0.95 meets all requirements; by search speed alone hnswlib is the "
-        "fastest: 17,100 queries per second, 1.9 times as many as faiss ivf.",
+        "fastest, with `dense(store=hnswlib(m=16, ef_construction=200, ef_search=40, metric=l2))` (recall 0.9550): "
+        "16,667 queries per second, 2.0 times as many as faiss ivf.",
         "Requirements are not met by hnswlib (does not sustain 5,000 queries per second; the next search misses 50% of "
         "the deletes; recall 0.930 during inserts; returns 42% of the rows with the filter of 1%), faiss ivf (not "
         "measured), exact (not measured) and duckdb (not measured).",
@@ -395,6 +408,42 @@ def make_filters(recall, name="", wrong=0, returned=1.0):
     return [FilteredSearch(0.0100025, 100, returned, recall, wrong, latency(0.1), name)]
 
 
+def test_summary_compares_measured_settings_not_interpolated_speeds():
+    # Between the two builds of `graph`, 9,283 queries per second are interpolated, which no setting reaches.
+    points = [
+        point("graph", 0.90, 0.05, build={"m": 8}),
+        point("graph", 0.99, 0.2, build={"m": 48}),
+        point("cells", 0.951, 0.125, build={"kind": "ivf"}, search={"nprobe": 4}),
+    ]
+    result = replace(sweep(*points), metric="cosine", provenance={"embedder": "lm(tokenizer=bytes)"})
+    assert result.reached[1].qps == pytest.approx(9_259, rel=0.01)
+    assert summarise_benchmark(result)[0] == (
+        "At recall 0.95 cells ivf is the fastest, with "
+        "`dense(embedder=lm(tokenizer=bytes), store=cells(kind=ivf, nprobe=4))` (recall 0.9510): 8,000 queries per "
+        "second, 1.6 times as many as graph."
+    )
+
+
+def test_format_system_omits_server_and_keeps_own_class_as_store():
+    result = replace(sweep(), metric="cosine")
+    remote = point("qdrant", 0.96, 1.0, build={"at": "server", "m": 16}, search={"ef_search": 40})
+    assert format_system(result, remote) == "dense(store=qdrant(m=16, ef_search=40))"
+    own = point("mine:Store", 0.96, 1.0, build={"m": 16}, name="mine")
+    assert format_system(result, own) == "mine:Store:m=16"
+
+
+@pytest.mark.engine
+def test_bench_summary_names_a_system_that_run_accepts(tmp_path):
+    documents = [ragauge.Document(f"d{i}", f"text number {i} about item{i}") for i in range(60)]
+    queries = {f"q{i}": f"item{i}" for i in range(6)}
+    data = ragauge.Dataset("small", documents, queries, ragauge.Judgments({f"q{i}": {f"d{i}": 1} for i in range(6)}))
+    embedder = "words(dimensions=64)"
+    result = ragauge.bench(data, "hnswlib:m=8,ef_search=60", embedder=embedder, repeats=1, folder=tmp_path / "bench")
+    system = summarise_benchmark(result)[0].split("`")[1]
+    assert system.startswith(f"dense(embedder={embedder}, store=hnswlib(m=8, ")
+    assert list(ragauge.run(data, [system], out=tmp_path / "run").runs) == [system]
+
+
 def test_summary_names_stores_failing_requirements():
     result = sweep(
         point("a", 0.96, 0.1, filters=make_filters(0.4, "lang=de", returned=0.5)),
@@ -408,11 +457,13 @@ def test_summary_names_stores_failing_requirements():
         "closest, with recall 0.990 and 3 rows that do not match.",
         "With a filter that matches 1% of the vectors e is the fastest at recall 0.95 among the stores that meet all "
         "other requirements: 10,000 queries per second.",
-        "Without a filter, at recall 0.95 e is the fastest among the stores that meet all requirements: 2,000 queries "
-        "per second; no other store reaches it.",
+        "Without a filter, at recall 0.95 e is the fastest among the stores that meet all requirements, with "
+        "`dense(store=e(metric=l2))` (recall 0.9600): 2,000 queries per second; no other store reaches it.",
         "Requirements are not met by a (returns 50% of the rows with the filter `lang=de`), c (cannot filter; cannot "
         "update) and d (returns rows that do not match the filter `lang=de`).",
     ]
+    unknown = sweep(point("a", 0.96, 0.1, loads=[replace(load(50.0, 1.0, 1.0), backlog=None)]))
+    assert "a (not known to sustain 50 queries per second)" in " ".join(summarise_benchmark(unknown))
     failure = FailedConfiguration(Configuration("a"), "filters", "no")
     with_failure = sweep(point("a", 0.96, 0.1), failures=[failure])
     assert summarise_benchmark(with_failure)[1] == "Requirements are not met by a (filters failed)."
@@ -444,6 +495,18 @@ def test_summary_smallest_and_fastest_built_store_is_named_once():
     assert (
         summarise_benchmark(result)[1]
         == "Of all stores, a uses the least memory (10 MB) and is built fastest (1.00 s)."
+    )
+
+
+def test_summary_names_stores_of_unknown_memory():
+    result = sweep(
+        point("a", 0.96, 1.0, memory=10_000_000, seconds=1.0),
+        point("b", 0.97, 2.0, memory=20_000_000, seconds=2.0),
+        point("http", 0.97, 3.0, memory=None, seconds=3.0),
+    )
+    assert (
+        summarise_benchmark(result)[1]
+        == "Of all stores, a uses the least memory (10 MB; unknown for http) and is built fastest (1.00 s)."
     )
 
 
@@ -506,7 +569,8 @@ def test_summary_recommends_fastest_store_with_filter():
     assert sentences[:3] == [
         "With a filter that matches 1% of the vectors cells (ef_search=64) is the fastest at recall 0.95: 8,333 "
         "queries per second, 50.0 times as many as graph (ef_search=10); these times are doubtful.",
-        "Without a filter, at recall 0.95 graph is the fastest: 100,000 queries per second, 5.0 times as many as "
+        "Without a filter, at recall 0.95 graph is the fastest, with `dense(store=graph(ef_search=10, metric=l2))` "
+        "(recall 0.9600): 100,000 queries per second, 5.0 times as many as "
         "cells.",
         "Requirements are not met by tree (cannot filter).",
     ]

@@ -20,7 +20,7 @@ from ragauge.output.report import Code, Facts, Report
 from ragauge.output.tables import Table
 from ragauge.reports import report
 from ragauge.store_stress.attempts import error_signature
-from ragauge.store_stress.minimal_failure import describe_confidence, find_minimal_prefix
+from ragauge.store_stress.minimal_failure import build_command, describe_confidence, find_minimal_prefix
 from ragauge.store_stress.plan import StressSettings, read_documents, write_documents
 from ragauge.store_stress.report import (
     build_comparison_report,
@@ -37,7 +37,7 @@ from ragauge.store_stress.result_checks import (
     describe_difference,
     describe_read_back,
 )
-from ragauge.store_stress.results import ReadBack, StressTest
+from ragauge.store_stress.results import ReadBack, Stage, StoreFailure, StressTest
 
 FAULT_POSITION = 7
 """Index of the document that the fault affects."""
@@ -224,6 +224,58 @@ def test_stress_failure_that_does_not_recur_is_not_reproduced(tmp_path):
     assert all(read_back.is_intact for read_back in mode.read_back)
     assert [result.store, "one by one", "verdict", "not reproduced: putting"] in build_value_table(result).texts()
     assert build_report(result).sections[0].title == "Not reproduced one by one"
+
+
+@pytest.mark.crash
+def test_stress_failure_after_kills_is_repeated_with_the_kills(tmp_path):
+    # Documents are replaced without an error, unless the process of the store was killed while it was filled.
+    store = faulty_store("raise when replaced after a kill")
+    documents = tmp_path / "documents.jsonl"
+    write_documents(documents, DOCUMENTS)
+    settings = {**SETTINGS, "kills": 1, "modes": ["in batches"]}
+    assert stress(store, documents, **{**settings, "kills": 0}).broken is None
+    result = stress(store, documents, **settings, reproducer=tmp_path / "reproducer")
+    failure = result.broken
+    assert failure is not None
+    assert (str(failure.stage), failure.error) == ("replacing", "OSError: invalid frame")
+    assert (failure.reproduced, failure.steady, result.not_reproduced) == (True, True, [])
+    assert failure.tried[0] == (12, True)
+    assert failure.prefix is not None
+    assert failure.prefix < 12
+    assert f"--kill-at {failure.prefix - 1} " in failure.command
+    kill_at = [failure.prefix - 1]
+    again = stress(store, failure.reproducer, **{**settings, "kill_at": kill_at, "bisect": False}).broken
+    assert again is not None
+    assert again.error == failure.error
+
+
+@pytest.mark.engine
+def test_stress_stage_that_fails_in_other_ways_is_a_failure(tmp_path):
+    store = faulty_store("raise another error in each run", word=f"'{tmp_path / 'runs'}'")
+    result = stress(store, DOCUMENTS, **SETTINGS)
+    failure = result.broken
+    assert failure is not None
+    assert (failure.error, failure.reproduced, failure.documents_lost) == ("OSError: error b", False, False)
+    assert failure.doubt == "3 of 4 attempts failed in another way, while putting: OSError: error d"
+    assert summarise_stress_test(result) == [
+        f"{store} failed one by one while putting, after 6 documents: OSError: error b. "
+        f"Not reproduced, but {failure.doubt}."
+    ]
+
+
+def test_build_command_repeats_the_kills_of_the_failure():
+    killed = StoreFailure("in batches", Stage("replacing", "replaced"), "full", False, 12, prefix=9)
+    settings = StressSettings(kills=5)
+    assert build_command("memory", "here", killed, settings, EMBEDDER, is_prefix=True).endswith(
+        f"--embedder '{EMBEDDER}' --kill-at 8 --no-bisect"
+    )
+    assert build_command("memory", "here", killed, settings, EMBEDDER, is_prefix=False).endswith(
+        " --kills 5 --no-bisect"
+    )
+    settings = StressSettings(kill_at=[3, 8])
+    assert build_command("memory", "here", killed, settings, EMBEDDER, is_prefix=False).endswith(
+        " --kill-at 3 --kill-at 8 --no-bisect"
+    )
 
 
 @pytest.mark.engine

@@ -22,6 +22,7 @@ from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import STORE_CAPABILITIES, FullStore, Store
 from ragauge.core.stages import StageTimer
 from ragauge.store_benchmarks.plan import StoreSpec
+from ragauge.stores.filter_conditions import matches_conditions, parse_filter
 from ragauge.stores.reference import ExactStore
 from ragauge.stores.store_types import load_store_type
 from store_cases import APPROXIMATE, CASES, EXACT, METRICS
@@ -392,6 +393,28 @@ def test_store_filter_by_sets_ranges_and_several_conditions(open_store, name):
         {"nobody": {"$lt": 3}},
     ):
         assert store.search(base[:2], 5, where=unmatched)[0].tolist() == [[None] * 5] * 2
+
+
+@every_store
+def test_store_range_filter_is_exact_for_large_integers(open_store, name):
+    """Integers from 2**53 on are not exact in double precision; a store compares them exactly or refuses."""
+    limit = 2**53
+    sizes = [sign * (base + step) for base in (limit, 2**62) for step in range(-3, 4) for sign in (1, -1)]
+    metadata = [{"size": size} for size in sizes]
+    store = require_ability(open_store(name, n=60), "filter")
+    store.add(make_ids(len(sizes)), make_vectors(len(sizes), 8, 33), metadata)
+    bounds = [sign * bound for bound in (7, 0.5, limit - 1, limit, limit + 1, limit + 2, 2**62 + 1) for sign in (1, -1)]
+    for bound in [*bounds, float(limit), float(-limit), float(limit + 2), float(2**62), -float(2**62), 1e16 + 2]:
+        for operator in ("$gt", "$gte", "$lt", "$lte", "$eq"):
+            where = {"size": {operator: bound}}
+            conditions = parse_filter(where)
+            expected = {f"d{i}" for i, row in enumerate(metadata) if matches_conditions(row, conditions)}
+            if CASES[name].store == "qdrant" and operator != "$eq" and abs(bound) >= limit:
+                with pytest.raises(BadInput, match="double precision, which is exact below 9007199254740992 only"):
+                    store.search(make_vectors(1, 8, 34), 5, where=where)
+                continue
+            (line,) = store.search(make_vectors(1, 8, 34), len(sizes), where=where)[0].tolist()
+            assert {key for key in line if key is not None} == expected, where
 
 
 @every_store
@@ -775,6 +798,58 @@ def test_faiss_refine_returns_exact_distances():
     assert errors[False] > 0.01
 
 
+@pytest.mark.parametrize(
+    ("store", "options"),
+    [
+        ("faiss", {"kind": "hnsw", "ef_search": 10}),
+        ("hnswlib", {"ef_search": 10}),
+        ("usearch", {"ef_search": 10}),
+        ("lancedb", {"index": "ivf_flat", "partitions": 50, "nprobes": 2}),
+    ],
+)
+@pytest.mark.engine
+def test_store_build_after_batches_equals_one_batch(store, options, tmp_path):
+    base, queries = make_vectors(3000, 16, 42), make_vectors(100, 16, 43)
+    true_distances, recalls = brute_force_distances(base, queries, "l2"), []
+    for batch in (3000, 700):
+        path = str(tmp_path / str(batch)) if store == "lancedb" else None
+        opened = StoreSpec(store, options, "l2", path).open()
+        for start in range(0, 3000, batch):
+            opened.add(make_ids(3000)[start : start + batch], base[start : start + batch])
+        opened.build()
+        if path:
+            opened.save()
+        recalls.append(compute_recall(opened.search(queries, 10)[0], true_distances))
+        opened.close()
+    if store == "lancedb":  # its partitions are drawn without a seed
+        assert max(recalls) < 0.8
+    else:
+        assert recalls[0] == recalls[1]
+
+
+@pytest.mark.engine
+def test_duckdb_search_has_the_optimizers_of_a_user(open_store):
+    store = open_store("duckdb")
+    store.add(make_ids(300), make_vectors(300, 8, 44))
+    store.search(make_vectors(1, 8, 45), 5)
+    setting = "SELECT current_setting('disabled_optimizers')"
+    assert store._engine._thread_cursor().execute(setting).fetchone() == ("",)
+    store.tune({"late_materialization": False})
+    assert store._engine._thread_cursor().execute(setting).fetchone() == ("late_materialization",)
+
+
+def test_faiss_hnsw_store_equals_plain_index():
+    faiss = pytest.importorskip("faiss")
+    base, queries = make_vectors(3000, 16, 42), make_vectors(100, 16, 43)
+    plain = faiss.IndexHNSWFlat(16, 16)
+    plain.hnsw.efConstruction, plain.hnsw.efSearch = 64, 10
+    plain.add(base)
+    store = open_faiss(kind="hnsw", ef_search=10, metric="l2")
+    for start in range(0, 3000, 700):
+        store.add(make_ids(3000)[start : start + 700], base[start : start + 700])
+    assert store.search(queries, 10)[0].tolist() == [[f"d{i}" for i in row] for row in plain.search(queries, 10)[1]]
+
+
 def test_faiss_invalid_options_raise(open_store):
     with pytest.raises(UnknownName, match="did you mean `cosine`"):
         ExactStore(metric="cosin")
@@ -874,6 +949,70 @@ def test_pgvector_filter_returns_matches_and_close_drops_table(open_store, dsn):
             assert connection.execute("SELECT to_regclass(%s)", [table]).fetchone() == (None,)
         with pytest.raises(BackendFailed, match="closed"):
             store.search(base[:1], 1)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("kind", ["hnsw", "half", "ivfflat", "binary"])
+@pytest.mark.engine
+def test_pgvector_search_equals_statement_that_a_user_writes(open_store, dsn, kind, metric):
+    import psycopg
+    from pgvector import HalfVector
+    from pgvector.psycopg import register_vector
+
+    base, queries = make_vectors(1500, 16, 21), make_vectors(20, 16, 22)
+    store = open_store(f"pgvector-{kind}", metric=metric, ef_search=20)
+    store.add(make_ids(1500), base, [{"part": i % 100} for i in range(1500)])
+    ids, distances = store.search(queries, 10)
+    operator, candidates = {"cosine": "<=>", "l2": "<->", "ip": "<#>"}[metric], 400
+    nearest = f'SELECT id, embedding {operator} %s AS distance FROM "{store.table}" ORDER BY distance LIMIT 10'
+    if kind == "binary":
+        candidate_rows = (
+            f'SELECT id, embedding FROM "{store.table}" ORDER BY binary_quantize(embedding)::bit(16) '
+            f"<~> binary_quantize(%s) LIMIT {candidates}"
+        )
+        nearest = nearest.replace(f'"{store.table}"', f"( {candidate_rows} ) AS candidates")
+    assert " ".join(store.describe()["statement"].split()) == nearest
+    with psycopg.connect(dsn) as connection:
+        register_vector(connection)
+        options = {"ivfflat": ("ivfflat.probes", 10), "binary": ("hnsw.ef_search", candidates)}
+        name, value = options.get(kind, ("hnsw.ef_search", 20))
+        connection.execute(f"SET {name} = {value}; SET enable_seqscan = off")
+        for query, row_ids, row_distances in zip(queries, ids, distances, strict=True):
+            vector = HalfVector(query) if kind == "half" else query
+            rows = sorted(
+                connection.execute(nearest, [vector] * nearest.count("%s")).fetchall(), key=lambda row: row[1]
+            )
+            assert row_ids.tolist() == [key for key, _ in rows]
+            assert row_distances.tolist() == np.array([distance for _, distance in rows], np.float32).tolist()
+
+
+@pytest.mark.engine
+def test_pgvector_repeated_search_sends_one_statement_per_query(open_store, monkeypatch):
+    """Transactions and settings around each search took longer than a small search."""
+    import psycopg
+
+    base = make_vectors(1500, 16, 21)
+    for kind in ("hnsw", "half", "ivfflat", "binary", "none"):
+        store = open_store(f"pgvector-{kind}", **({} if kind in ("none", "ivfflat") else {"ef_search": 20}))
+        store.add(make_ids(1500), base, [{"part": i % 3} for i in range(1500)])
+        for k, where in ((10, None), (50, None), (10, {"part": 1})):
+            store.search(base[:1], k, where)
+            sent, execute = [], psycopg.Connection.execute
+            with monkeypatch.context() as patch:
+                patch.setattr(
+                    psycopg.Connection,
+                    "execute",
+                    lambda self, query, *rest, sent=sent, execute=execute, **more: (
+                        sent.append(query) or execute(self, query, *rest, **more)
+                    ),
+                )
+                store.search(base[:5], k, where)
+            assert len(sent) == 5, (kind, k, where, sent[:2])
+        # A setting for a filter or for a larger k does not stay for the next search.
+        _, narrow = store.search(base[:20], 10)
+        store.search(base[:1], 50)
+        store.search(base[:1], 10, {"part": 1})
+        assert store.search(base[:20], 10)[1].tolist() == narrow.tolist()
 
 
 @pytest.mark.engine

@@ -219,6 +219,8 @@ def fuse_lists(semantic, keyword, weights, k, fusion):
     """Fuse two ranked lists in Python, as the database does in SQL."""
     total: dict[str, float] = {}
     for hits, weight in zip((semantic, keyword), weights, strict=True):
+        if not weight:
+            continue
         scores = [hit.score for hit in hits]
         for rank, hit in enumerate(hits, 1):
             if fusion == "rrf":
@@ -250,6 +252,60 @@ def test_pgvector_hybrid_search_matches_weighted_sum_of_both_lists(dsn, fusion):
     documents = make_corpus(300)
     copies = [document._replace(id=f"copy-{document.id}") for document in documents[:100]]
     run_with_db(dsn, work, documents + copies, index="none")
+
+
+def test_pgvector_hybrid_weight_0_adds_no_document(dsn):
+    async def work(db):
+        query = "parse a JSON document"
+        words = [hit.id for hit in await db.keyword_search(query, 5)]
+        assert words == ["json.loads", "json.dumps"]
+        for fusion in ("minmax", "rrf"):
+            hits = await db.hybrid_search(query, 5, (0, 1), fusion=fusion)
+            assert [hit.id for hit in hits] == words
+            assert min(hit.score for hit in await db.hybrid_search(query, 5, (1, 0), fusion=fusion)) >= 0
+            assert await db.hybrid_search("zebra", 5, (0, 1), fusion=fusion) == []
+        for weights in ("x", "12", 5, None, (1,), (1, 2, 3), (0, 0), (-1, 2), ("a", 1), (float("nan"), 1)):
+            with pytest.raises(BadInput, match=r"weights must be two numbers of at least 0[\s\S]*weights=\(0.7, 0.3\)"):
+                await db.hybrid_search(query, 5, weights)
+
+    run_with_db(dsn, work, PYTHON)
+
+
+def test_pgvector_constructor_raises_with_hint_to_create():
+    for arguments, options in (((), {"collection_name": "docs"}), (("docs", 3), {}), ((), {})):
+        with pytest.raises(BadInput, match=r"await PgVectorDB\.create\(documents"):
+            ragauge.pgVectorDB(*arguments, **options)
+
+
+def test_pgvector_tune_changes_search_without_new_index(dsn):
+    queries = [" ".join(random.Random(seed).choices(WORDS, k=6)) for seed in range(30)]
+
+    async def work(db):
+        def read_index():
+            with psycopg.connect(dsn) as connection:
+                statement = "SELECT indexrelid FROM pg_index WHERE indrelid = to_regclass(%s) ORDER BY 1"
+                return connection.execute(statement, [db.table]).fetchall()
+
+        async def search_all():
+            return await asyncio.gather(*(db.semantic_search(query, 5) for query in queries))
+
+        before, narrow = read_index(), await search_all()
+        db.tune(ef_search=400)
+        assert db.describe()["ef_search"] == 400
+        wide = await search_all()
+        assert sum(len({hit.id for hit in a} & {hit.id for hit in b}) for a, b in zip(narrow, wide, strict=True)) < 150
+        db.tune(ef_search=5)
+        assert await search_all() == narrow
+        assert await db.index_used(queries[0])
+        db.tune(force=False, ef_search=1000)
+        assert not await db.index_used(queries[0])
+        assert read_index() == before
+        for options in ({"ef_search": 1001}, {"probes": 3}):
+            with pytest.raises(BadInput):
+                db.tune(**options)
+        assert db.describe()["ef_search"] == 1000
+
+    run_with_db(dsn, work, make_corpus(2000), force=True, ef_search=5)
 
 
 def test_pgvector_hybrid_ties_sort_by_id_and_missing_vector_uses_keywords(dsn):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from ragauge.audits.audit_input import AuditInput
 from ragauge.audits.checks import AUDIT_CHECKS, run_audit_checks
 from ragauge.core.errors import BadInput, MissingEvidence
-from ragauge.core.findings import Audit
+from ragauge.core.findings import Audit, has_code, merge_notes
 from ragauge.core.records import Judgments, Run
 from ragauge.core.settings import check_keywords
 from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for_measures, parse_measures
@@ -20,7 +20,7 @@ from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.names import Measure
-from ragauge.measures.scoring import is_beyond_depth
+from ragauge.measures.scoring import NO_RELEVANT_DOCUMENTS, UNJUDGED_QUERIES, is_beyond_depth
 from ragauge.output.numbers import pluralise
 from ragauge.runs.inputs import Inputs, open_run
 from ragauge.runs.results import Experiment
@@ -180,12 +180,13 @@ def _run_audit(
         undefined,
         _parse_published_scores(question.expect),
     )
-    for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
-        audit_input.scores(run)
+    # An input that no convention can score is an error of the caller, not a finding.
+    notes = merge_notes(note for run in runs for note in audit_input.scores(run).notes)
     outcome = run_audit_checks(audit_input, chosen, texts.absent)
     counts = f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}"
     about = f"{counts}, convention {audit_input.convention.name}"
-    return Audit(outcome.findings, outcome.skipped, [about], list(runs))
+    left_out = [note for note in notes if has_code(note, UNJUDGED_QUERIES) or has_code(note, NO_RELEVANT_DOCUMENTS)]
+    return Audit(outcome.findings, outcome.skipped, [about, *left_out], list(runs))
 
 
 def _relax_convention(convention: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:
@@ -198,7 +199,10 @@ def _relax_convention(convention: Convention, judgments: Judgments, runs: Iterab
         not judged_queries <= set(run.table["query"].unique().to_list()) for run in runs
     ):
         convention = convention.but(missing="zero")
-    if convention.duplicates == "error" and any(run.table.select("query", "doc").is_duplicated().any() for run in runs):
+    files = [run for run in runs if not run.rows_are_hits]
+    if convention.duplicates == "error" and any(
+        run.table.select("query", "doc").is_duplicated().any() for run in files
+    ):
         convention = convention.but(duplicates="first")
     return convention
 

@@ -13,7 +13,7 @@ from ragauge.core.documents import Document
 from ragauge.core.findings import FindingTable
 from ragauge.core.records import Judgments, MeasureDict, Run, RunFrames, Scores, ScoresByQuery
 from ragauge.measures.conventions import Convention
-from ragauge.measures.judged_ranks import JudgedRanks
+from ragauge.measures.judged_ranks import JudgedRanks, rules_for_rows
 from ragauge.measures.judged_ranks_from_frames import compute_ranks_from_frames
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score_judged_ranks
@@ -74,7 +74,9 @@ class AuditInput:
     def _judge_ranks(
         self, run: RunFrames, convention: Convention, judgments: Judgments | None, top: int, name: str | RunFrames
     ) -> JudgedRanks:
-        judged_ranks = compute_ranks_from_frames(judgments or self.judgments, run, convention, top=top)
+        judged_ranks = compute_ranks_from_frames(
+            judgments or self.judgments, run, rules_for_rows(convention, run), top=top
+        )
         timings = run.timings if isinstance(run, Run) else None
         if timings is not None:  # Empty and failed results are results too, and must stay in the mean.
             executed_queries = set(timings["query"].to_list())
@@ -136,6 +138,7 @@ def ranking_options(convention: Convention) -> tuple[Any, ...]:
         convention.unjudged,
         convention.depth,
         convention.duplicates,
+        convention.unit,
     )
 
 

@@ -316,7 +316,7 @@ def _tops(audit_input: AuditInput) -> list[int]:
 def _judged_only_findings(audit_input: AuditInput, run: str) -> Iterator[Finding]:
     judged = _settled_judged_ranks(audit_input, run)
     returned, queries = int(judged.retrieved.sum()), int((judged.retrieved > 0).sum())
-    n_judged = int((judged.grade >= 0).sum())
+    n_judged = judged.judged_hits.shape[1]
     if n_judged < returned or queries < MIN_FILTERED_QUERIES or returned < MIN_FILTERED_DEPTH * queries:
         return
     if audit_input.documents is not None and int(np.diff(judged.pool.starts).min()) >= len(audit_input.documents):
@@ -349,7 +349,7 @@ def _settled_judged_ranks(audit_input: AuditInput, run: str) -> JudgedRanks:
 
 def unjudged_share(judged: JudgedRanks, k: int) -> float:
     """Return the share of unjudged documents in the first k of all queries."""
-    n_judged = int(((judged.rank <= k) & (judged.grade >= 0)).sum())
+    n_judged = int((judged.judged_hits[1] <= k).sum())
     n_returned = int(np.minimum(judged.retrieved, k).sum())
     return 1 - n_judged / n_returned if n_returned else 0.0
 
@@ -357,10 +357,10 @@ def unjudged_share(judged: JudgedRanks, k: int) -> float:
 def fill_unjudged(judged: JudgedRanks, k: int, grade: float) -> JudgedRanks:
     """Treat every unjudged document in the first k as judged with the given grade."""
     n, pool = judged.n, judged.pool
-    is_judged = (judged.rank <= k) & (judged.grade >= 0)
+    hit_query, hit_rank = judged.judged_hits[:, judged.judged_hits[1] <= k]
     width = k + 1
     occupied = np.zeros(n * width, np.bool_)
-    occupied[judged.query[is_judged] * width + judged.rank[is_judged]] = True
+    occupied[hit_query * width + hit_rank] = True
     positions = np.arange(n * width)
     free = positions[~occupied & (positions % width > 0) & (positions % width <= judged.retrieved[positions // width])]
     query, rank = free // width, free % width

@@ -39,6 +39,8 @@ OPTION_DESCRIPTIONS = {
     ("none", "recall-one"): "queries without a relevant document have a recall of 1",
     ("duplicates", "count"): "duplicate documents count each time",
     ("duplicates", "first"): "duplicate documents count once, at the first rank",
+    ("unit", "hit"): "k counts hits",
+    ("unit", "document"): "k counts distinct documents",
 }
 """Explanations of convention options whose names are not clear alone."""
 
@@ -165,12 +167,14 @@ def _option_choices(audit_input: AuditInput, measure: Measure) -> dict[str, Sequ
     """
     grades = sorted({float(g) for g in np.unique(audit_input.judgments.pool.grades) if g > 0})
     choices: dict[str, Sequence[Any]] = dict(OPTION_CHOICES)
-    del choices["missing"], choices["duplicates"]
+    del choices["missing"], choices["duplicates"], choices["unit"]
     choices["missing"] = ("zero", "skip")
     if measure.spec.name not in ("recall", "set_recall"):  # For other measures, `recall-one` equals `zero`.
         choices["none"] = ("zero", "skip", "one")
     if audit_input.convention.duplicates != "error":  # The run has duplicate documents.
         choices["duplicates"] = ("first", "count")
+    if any(audit_input.judged(run).repeats is not None for run in audit_input.runs):
+        choices["unit"] = ("hit", "document")
     choices["gain"] = ("linear", "exp", "binary")
     choices["rel"] = tuple(dict.fromkeys([1.0, *grades[:4]])) if "rel" in dict(measure.options) else ()
     return choices

@@ -220,17 +220,20 @@ def _failed_queries(run: Run) -> set[str]:
     return set(tries["query"].to_list())
 
 
-def _duplicate_rule_text(audit_input: AuditInput) -> str:
+def _duplicate_rule_text(audit_input: AuditInput, run: Run) -> str:
     """Describe how the convention scores repeated documents."""
+    if run.rows_are_hits:
+        return "a document scores once, at its first rank"
     if "duplicates=first" in audit_input.convention.name:  # The audit itself relaxed `duplicates=error`.
         return "`evaluate` rejects the run; here the first rank counts"
     return "the first rank counts" if audit_input.convention.duplicates == "first" else "every rank counts"
 
 
 def check_repeated_documents(audit_input: AuditInput) -> Iterator[Finding]:
-    """Check for documents that occur more than once in a ranking; always a problem.
+    """Check for documents that occur more than once in a ranking: a problem in a run file.
 
-    trec_eval rejects such a run; other tools count the document once or each time.
+    trec_eval rejects such a file; other tools count the document once or each time. In a run that ragauge made, k
+    counts hits or documents, as the convention says.
     """
     import polars as pl
 
@@ -243,9 +246,9 @@ def check_repeated_documents(audit_input: AuditInput) -> Iterator[Finding]:
                 run, "repeated documents", problem=False, count=0, message="no duplicate documents in rankings"
             )
             continue
+        option, values = ("unit", ("hit", "document")) if record.rows_are_hits else ("duplicates", ("first", "count"))
         first, counted = (
-            audit_input.scores(run, convention=audit_input.convention.but(duplicates=option))
-            for option in ("first", "count")
+            audit_input.scores(run, convention=audit_input.convention.but(**{option: value})) for value in values
         )
         extra = int((repeated["n"] - 1).sum())
         names = [f"{doc} for {query}" for query, doc in repeated.select("query", "doc").head(5).iter_rows()]
@@ -256,14 +259,20 @@ def check_repeated_documents(audit_input: AuditInput) -> Iterator[Finding]:
         yield Finding(
             run,
             "repeated documents",
-            problem=True,
+            problem=not record.rows_are_hits,
             count=extra,
             message=f"{pluralise(extra, 'document is', 'documents are')} repeated in the ranking of "
             f"{repeated['query'].n_unique()} of {pluralise(judged.height, 'judged query', 'judged queries')}; "
-            f"{_duplicate_rule_text(audit_input)}",
+            f"{_duplicate_rule_text(audit_input, record)}",
             examples=first_few(names),
             effect=format_changes(first.measures[:1], list_means(first)[:1], list_means(counted)[:1]),
             table=drop_if_unchanged(
-                FindingTable(["measure", "first rank counts", "every rank counts"], rows_of), slice(1, 3)
+                FindingTable(
+                    ["measure", "k counts hits", "k counts documents"]
+                    if record.rows_are_hits
+                    else ["measure", "first rank counts", "every rank counts"],
+                    rows_of,
+                ),
+                slice(1, 3),
             ),
         )

@@ -73,9 +73,6 @@ def rows_kept(table: pl.DataFrame, judgments: Judgments, convention: Convention)
     if convention.unjudged == "condensed" and not across:
         judged = judgments.frame.filter(pl.col("grade") >= 0)
         table = table.join(judged, on=["query", "doc"], how="semi", maintain_order="left")
-        if convention.duplicates == "first":  # Otherwise the second occurrence would keep a rank.
-            table = table.sort("score", descending=True, maintain_order=True)
-            table = table.unique(["query", "doc"], keep="first", maintain_order=True)
     return table, across
 
 

@@ -104,12 +104,13 @@ def check_ties(audit_input: AuditInput) -> Iterator[Finding]:
 
     Scores are compared at the width of the convention; doubles one representable step apart are equal too. A problem
     if the best and the worst mean of a measure differ by 0.001 or more. A run made by ragauge keeps the order of
-    return by such steps. As long as doubles count, its ties are not a problem, since that order is what the system
-    returned. For scores that are equal only as 32-bit floats, the difference is reported, and a problem if it is
-    0.001 or more.
+    return by 32-bit steps: its ties are not a problem, since that order is what the system returned. For scores of
+    other runs that are equal only as 32-bit floats, the difference is reported, and a problem if it is 0.001 or more.
     """
     for name, run in audit_input.runs.items():
-        table = merge_adjacent_scores(run.table) if audit_input.convention.width == "double" else run.table
+        table = run.table
+        if audit_input.convention.width == "double":
+            table = merge_adjacent_scores(table, single=_has_provenance(run))
         yield _tie_order_finding(audit_input, name, table)
         yield from _score_width_findings(audit_input, name, table)
 
@@ -118,8 +119,8 @@ def _has_provenance(run: Run) -> bool:
     return run.timings is not None or bool(run.manifest)
 
 
-def merge_adjacent_scores(table: pl.DataFrame) -> pl.DataFrame:
-    """Merge scores that are one representable step apart into the first of them.
+def merge_adjacent_scores(table: pl.DataFrame, *, single: bool = False) -> pl.DataFrame:
+    """Merge scores that are one representable step apart into the first of them; with `single` also a 32-bit step.
 
     >>> import math, polars as pl
     >>> scores = [0.5, math.nextafter(0.5, 0), 0.25]
@@ -133,7 +134,11 @@ def merge_adjacent_scores(table: pl.DataFrame) -> pl.DataFrame:
         return table
     first = np.ones(len(scores), np.bool_)
     first[1:] = (queries.slice(1) != queries.slice(0, len(scores) - 1)).to_numpy()
-    first[1:] |= scores[1:] != np.nextafter(scores[:-1], -np.inf)
+    is_apart = scores[1:] != np.nextafter(scores[:-1], -np.inf)
+    if single:
+        with np.errstate(over="ignore"):
+            is_apart &= scores[1:] != np.nextafter(scores[:-1].astype(np.float32), np.float32(-np.inf))
+    first[1:] |= is_apart
     if first.all():
         return table
     return in_order.with_columns(score=scores[first][np.cumsum(first) - 1])

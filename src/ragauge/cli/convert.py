@@ -14,7 +14,9 @@ from ragauge.files.source import InputFile
 
 def convert(
     context: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="IN", help="Input file or BEIR folder; - is standard input.")],
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="Input file, run folder or BEIR folder; - is standard input.")
+    ],
     target: Annotated[
         str, typer.Argument(metavar="OUT", help="Output file; - is standard output; FOLDER/ is a BEIR folder.")
     ],
@@ -60,7 +62,9 @@ def convert(
     for name in (from_, to):
         if name is not None:
             readers.check_format(name)
-    file_kind = kind or _detect_file_kind(InputFile(source), from_)
+    metadata = readers.read_run_metadata(source)
+    is_run = metadata is not None and metadata.rows_are_hits
+    file_kind = kind or ("run" if is_run else _detect_file_kind(InputFile(source), from_))
     if file_kind == "qrels":
         writers.write_judgments(readers.read_judgments(source, format=from_), target, to)
     elif file_kind == "run":

@@ -44,7 +44,7 @@ from ragauge.judging import estimate_cost, find_missing_key, judge_unsaved, resc
 from ragauge.judging.report import build_estimate_table, describe_main_unscored_reason
 from ragauge.judging.results import CostEstimate, JudgedSamples, JudgingEstimate
 from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
-from ragauge.judging.sample_loading import load_samples
+from ragauge.judging.sample_loading import describe_contexts, load_samples
 from ragauge.judging.session import LOCAL_TOKENS_PER_SECOND, JudgingOptions
 from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES, parse_answer_measures
 from ragauge.measures.conventions import find_convention
@@ -249,8 +249,8 @@ def _print_judging_estimate(
     with show_progress() as progress:
         progress(Progress("estimating"))
         steps = estimate_cost(samples, measures, chat=chat, folder=folder, **settings)
+    loaded = load_samples(samples, answers=settings.get("answers"), k=settings.get("k"))
     if as_json:
-        loaded = load_samples(samples, answers=settings.get("answers"), k=settings.get("k"))
         names = [str(measure) for measure in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)]
         estimate = JudgingEstimate(chat, len(loaded[: settings.get("max_samples")]), names, steps)
         console.write_data(to_json(estimate), nl=False)
@@ -262,7 +262,7 @@ def _print_judging_estimate(
         lines = ["no request would be sent: the lexical judge uses no model"]
     else:
         lines = [f"no request would be sent: every reply is saved in {folder}{os.sep}"]
-    console.print_notes(lines)
+    console.print_notes([*lines, *describe_contexts(samples, loaded)])
 
 
 def describe_estimate(steps: Sequence[CostEstimate], chat: str, options: Mapping[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +11,17 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, PrintJson, Split, TableFiles, csv_option
+from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, OutputFiles, PrintJson, Split, csv_option
 from ragauge.cli.output import check_table_outputs, write_table, write_table_files
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.findings import Note, merge_notes
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
 from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
-from ragauge.evaluation.indicators import average_trials
+from ragauge.evaluation.indicators import average_trials, measure_range
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.output.numbers import format_number, pluralise
+from ragauge.output.report import Report, Section
 from ragauge.output.sparklines import downsample, sparkline
 from ragauge.output.tables import Cell, Column, Table
 from ragauge.runs.inputs import Inputs, open_run
@@ -35,6 +38,8 @@ class _KRangeSettings:
     tolerance: float
     confidence: float
     convention: Convention
+    at_least: float | None
+    token_price: float | None
     lengths: Mapping[str, float] | None
     """Number of tokens of each document by id; None if tokens are not counted."""
 
@@ -51,6 +56,8 @@ class _KRangeResult:
     rows: Sequence[Mapping[str, Any]]
     advice: SmallestK
     depth: int
+    notes: Sequence[str] = ()
+    """Notes on queries that are not scored or count 0, and on repeated documents."""
 
     def to_data(self) -> dict[str, Any]:
         """Return the result as JSON data."""
@@ -62,7 +69,8 @@ class _KRangeResult:
             "confidence": advice.confidence,
             "n": advice.n,
         }
-        return {**settings, "rows": self.rows}
+        acceptable = {} if advice.acceptable is None else {"at_least": advice.acceptable._asdict()}
+        return {**settings, **acceptable, "rows": self.rows}
 
 
 def k_range(  # noqa: PLR0913 - each is an option of the command
@@ -81,18 +89,28 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
         str, typer.Option("-m", "--measure", metavar="NAME", help="Measure by which k is chosen, without @k.")
     ] = "hit_rate",
     tolerance: Annotated[float, typer.Option(metavar="SCORE", help="Maximum loss against the best k.")] = 0.02,
-    confidence: Annotated[float, typer.Option(metavar="LEVEL", help="Confidence level of the maximum loss.")] = 0.95,
+    at_least: Annotated[
+        float | None,
+        typer.Option(metavar="SCORE", help="Acceptable score: also find the smallest k that reaches it."),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(metavar="LEVEL", help="Confidence level of bounds and intervals.")
+    ] = 0.95,
     dataset: Annotated[
         str | None,
         typer.Option(
             "-d", "--dataset", metavar="DATASET", help="Dataset with the texts, by name or folder; adds token counts."
         ),
     ] = None,
+    token_price: Annotated[
+        float | None,
+        typer.Option(metavar="PRICE", show_default="no costs", help="US dollars per million tokens of texts."),
+    ] = None,
     convention: ConventionName = "default",
     split: Split = None,
     as_json: PrintJson = False,
     as_csv: Annotated[bool, csv_option("system and k")] = False,
-    out: TableFiles = None,
+    out: OutputFiles = None,
 ) -> None:
     """Score runs over a range of k and recommend the smallest sufficient k.
 
@@ -100,18 +118,24 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
 
     [dim]ragauge k-range runs/pydocs -k 1,3,5,10 --dataset pydocs[/dim]
     """
-    check_table_outputs(out or [], as_json=as_json, as_csv=as_csv)
+    check_table_outputs(out or [], as_json=as_json, as_csv=as_csv, has_report=True)
     if not 0 < confidence < 1:
         raise BadInput(f"--confidence must be above 0 and below 1, got {confidence:g}", hint="use `--confidence 0.95`")
     if not tolerance >= 0:
         raise BadInput(f"--tolerance must be at least 0, got {tolerance:g}", hint="use `--tolerance 0.02`")
+    if token_price is not None and not 0 < token_price < math.inf:
+        raise BadInput(f"--token-price must be above 0, got {token_price:g}", hint="use `--token-price 3`")
+    if token_price is not None and dataset is None:
+        raise BadInput("--token-price requires the texts of the documents", hint="add `--dataset NAME`")
     values = _parse_ks(ks)
     inputs = Inputs.resolve(*files, split=split)
     runs = _select_runs(inputs, system or [])
     lengths = None
     if dataset is not None:
         lengths = {document: estimate_tokens(text) for document, text in load(dataset).texts.items()}
-    settings = _KRangeSettings(values, measure, tolerance, confidence, find_convention(convention), lengths)
+    settings = _KRangeSettings(
+        values, measure, tolerance, confidence, find_convention(convention), at_least, token_price, lengths
+    )
     results = {name: _compute_k_range(inputs, name, path, settings) for name, path in runs.items()}
     if lengths is not None and not any("tokens" in result.rows[0] for result in results.values()):
         raise BadInput(
@@ -120,14 +144,20 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     (first, *others) = results.values()
     several = {"systems": {name: result.to_data() for name, result in results.items()}}
     data = several if others else first.to_data()
-    write_table_files(_data_table(results), out or [], data=data)
+    shown_table = _systems_table(results, settings) if others else _k_table(first, settings)
+    query_notes = merge_notes(note for result in results.values() for note in result.notes)
+    notes = [*_describe_shallow_runs(results, values), *query_notes, *_describe_method(results, settings)]
+    summary = f"Smallest k that loses at most {tolerance:g} of {measure} against the best k."
+    sections = [Section("k", "Values of k", [shown_table])]
+    report = Report("k-range", "Values of k", summary, sections, list(results), notes=notes)
+    write_table_files(_data_table(results), out or [], data=data, report=report)
     if as_json or as_csv:
         write_table(_data_table(results), as_json=as_json, as_csv=as_csv, data=data)
         return
-    write_table(_systems_table(results, settings) if others else _k_table(first, settings), as_json=False, as_csv=False)
+    write_table(shown_table, as_json=False, as_csv=False)
     if not others and len(first.rows) > 1:
         console.print_tables("", _measure_sparkline(measure, first.rows))
-    console.print_notes([*_describe_shallow_runs(results, values), *_describe_method(results, settings)])
+    console.print_notes(notes)
 
 
 def _describe_method(results: Mapping[str, _KRangeResult], settings: _KRangeSettings) -> list[str]:
@@ -136,12 +166,23 @@ def _describe_method(results: Mapping[str, _KRangeResult], settings: _KRangeSett
     if len(results) == 1:
         (result,) = results.values()
         loss = f"loss: {settings.measure} below the best k; loss at most: its upper bound {level}"
-        return [str(result.advice), loss]
-    rising = [name for name, result in results.items() if result.advice.k is None and len(result.advice.table) > 1]
-    single = [name for name, result in results.items() if result.advice.k is None and name not in rising]
+        return [*result.advice.sentences(), *result.advice.notes, loss]
+    open_ended = [name for name, result in results.items() if result.advice.k is None]
+    rising = [name for name in open_ended if len(results[name].advice.table) > 1]
+    single = [name for name in open_ended if name not in rising]
+    undecided = [name for name, result in results.items() if result.advice.undecided]
+    first_undecided = ", ".join(undecided[:3]) + ", …" * (len(undecided) > 3)
     return [
         f"enough: the smallest k that loses at most {settings.tolerance:g} of {settings.measure} against the best k, "
         f"{level}",
+        *(
+            [
+                f"undecided: the queries cannot show whether a smaller k is enough ({first_undecided}); "
+                "`--system` shows how many would decide"
+            ]
+            if undecided
+            else []
+        ),
         *([f"none: {settings.measure} still rises at the largest k ({', '.join(rising)})"] if rising else []),
         *([f"none: only one k could be tried ({', '.join(single)})"] if single else []),
         f"--system {shlex.quote(next(iter(results)))} shows more measures of one system",
@@ -192,30 +233,48 @@ def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSett
     scores = average_trials(scored_trials) if len(scored_trials) > 1 else scored_trials[0]
     tokens = None if settings.lengths is None else _mean_context_tokens(rankings, settings.lengths, ks)
     values = {k: scores.values[f"{settings.measure}@{k}"] for k in ks}
-    advice = smallest_k(values, settings.measure, settings.tolerance, settings.confidence, tokens)
+    advice = smallest_k(
+        values,
+        settings.measure,
+        settings.tolerance,
+        settings.confidence,
+        tokens,
+        measure_range(settings.measure, values.values()),
+        settings.at_least,
+        settings.token_price,
+    )
     rows = []
     for row in advice.table:
         k = int(row["k"])
-        rows.append({**{measure: scores.means[f"{measure}@{k}"] for measure in settings.measures}, **row, "k": k})
-    return _KRangeResult(rows, advice, depth)
+        means = {measure: scores.means[f"{measure}@{k}"] for measure in settings.measures}
+        rows.append({**means, **row, "k": k, "decision": advice.decide(row)})
+    return _KRangeResult(rows, advice, depth, [note for note in scores.notes if isinstance(note, Note) and note.code])
 
 
 def _k_table(result: _KRangeResult, settings: _KRangeSettings) -> Table:
     """Build the table with one row per k of one run; the smallest sufficient k is bold."""
     measures = settings.measures
-    names = [*measures, "loss", "loss_at_most", *(["tokens"] if "tokens" in result.rows[0] else [])]
+    names = [*measures, "loss", "loss_at_most", "decision", *(n for n in ("tokens", "cost") if n in result.rows[0])]
+    titles = {"loss_at_most": "loss at most", "decision": "known", "cost": "$/1,000 queries"}
+    styles = {"tokens": "count", "decision": "text", "cost": "score"}
     # A narrow terminal drops measures, the last ones first, but not the one by which k is chosen.
     drop_orders = {measure: len(measures) - i for i, measure in enumerate(measures) if i}
     columns = [Column("k", "number")]
     columns += [
         Column(
-            "loss at most" if name == "loss_at_most" else name,
-            "count" if name == "tokens" else "score",
+            titles.get(name, name),
+            styles.get(name, "score"),
             drop_order=drop_orders.get(name, 0),
         )
         for name in names
     ]
-    rows = [[Cell(row[name], best=row["k"] == result.advice.k) for name in ("k", *names)] for row in result.rows]
+    rows = [
+        [
+            Cell(1000 * row[name] if name == "cost" else row[name], best=row["k"] == result.advice.k)
+            for name in ("k", *names)
+        ]
+        for row in result.rows
+    ]
     return Table("k", columns, rows)
 
 
@@ -228,6 +287,7 @@ def _systems_table(results: Mapping[str, _KRangeResult], settings: _KRangeSettin
         *(Column(str(k), "score", drop_order=i if i < len(ks) else 0) for i, k in enumerate(ks, 1)),
         Column("enough", "number"),
         Column("loss at most", "score"),
+        *([] if settings.at_least is None else [Column(f"at least {settings.at_least:g}", "number")]),
         *([Column("tokens", "count")] if has_tokens else []),
     ]
     rows = []
@@ -235,8 +295,11 @@ def _systems_table(results: Mapping[str, _KRangeResult], settings: _KRangeSettin
         by_k, chosen = {row["k"]: row for row in result.rows}, result.advice.k
         values = [Cell(by_k[k][settings.measure] if k in by_k else None, best=k == chosen) for k in ks]
         row = by_k.get(chosen, {})
-        enough = Cell(chosen, text="" if chosen else "none")
-        rows.append([name, *values, enough, row.get("loss_at_most"), *([row.get("tokens")] if has_tokens else [])])
+        enough = Cell(chosen, text="" if chosen else "undecided" if result.advice.undecided else "none")
+        acceptable = result.advice.acceptable
+        reached = [] if acceptable is None else [Cell(acceptable.k, text="" if acceptable.k else "none")]
+        tokens = [row.get("tokens")] if has_tokens else []
+        rows.append([name, *values, enough, row.get("loss_at_most"), *reached, *tokens])
     return Table("systems", columns, rows)
 
 

@@ -25,6 +25,8 @@ STDOUT = "-"
 """Path of `-o` that means standard output."""
 TABLE_ENDINGS = (".json", ".csv")
 """Endings of the files that a command with a table, but without a report, writes."""
+REPORT_ENDINGS = (".html", ".md", ".tex")
+"""Endings of the files with a report."""
 
 
 def check_outputs(
@@ -147,26 +149,44 @@ def print_report(report: Report) -> list[str]:
     return dropped
 
 
-def check_table_outputs(files: Sequence[str], *, as_json: bool, as_csv: bool) -> None:
+def check_table_outputs(files: Sequence[str], *, as_json: bool, as_csv: bool, has_report: bool = False) -> None:
     """Check that a table can be printed and written as requested, before any work."""
     console.check_exclusive({"--json": as_json, "--csv": as_csv})
     if STDOUT in files and not (as_json or as_csv):
         raise BadInput("no format given for standard output", hint="add `--json` or `--csv`")
     for file in files:
         if file != STDOUT:
-            if is_folder_path(file) or Path(file).suffix.lower() not in TABLE_ENDINGS:
-                raise unknown_ending(file, TABLE_ENDINGS)
+            endings = (*TABLE_ENDINGS, *REPORT_ENDINGS) if has_report else TABLE_ENDINGS
+            if is_folder_path(file) or Path(file).suffix.lower() not in endings:
+                raise unknown_ending(file, endings)
             check_writable(file)
 
 
-def write_table_files(table: Table, files: Sequence[str], *, data: Any = None) -> None:
-    """Write a table to JSON and CSV files, and print their names; `data` is written as JSON instead of the rows."""
+def write_table_files(table: Table, files: Sequence[str], *, data: Any = None, report: Report | None = None) -> None:
+    """Write a table to JSON and CSV files, and print their names; `data` is written as JSON instead of the rows.
+
+    Files with other endings contain the report.
+    """
     written = [file for file in files if file != STDOUT]
     for path in written:
-        is_json = Path(path).suffix.lower() == ".json"
+        ending = Path(path).suffix.lower()
+        if report is not None and ending in REPORT_ENDINGS:
+            text = _render_report(report, ending)
+        else:
+            text = _table_json(table, data) if ending == ".json" else render_csv(table)
         with atomic_write(path) as file:
-            file.write((_table_json(table, data) if is_json else render_csv(table)).encode())
+            file.write(text.encode())
     console.print_notes(f"wrote {path}" for path in written)
+
+
+def _render_report(report: Report, ending: str) -> str:
+    from ragauge.output.latex import render_latex
+    from ragauge.output.markdown import render_markdown
+    from ragauge.output.page import render_page
+
+    if ending == ".html":
+        return render_page([report])
+    return (render_markdown if ending == ".md" else render_latex)([report])
 
 
 def _table_json(table: Table, data: Any) -> str:

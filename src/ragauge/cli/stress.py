@@ -39,6 +39,7 @@ from ragauge.store_stress import (
 )
 from ragauge.store_stress.minimal_failure import describe_confidence
 from ragauge.store_stress.plan import INGESTION_MODES, StressSettings
+from ragauge.store_stress.report import explain_unreproduced
 from ragauge.store_stress.results import StoreFailure, StressTest
 
 DEFAULT_SETTINGS = StressSettings()
@@ -207,7 +208,7 @@ def _print_store_failure(result: StressTest, failure: StoreFailure) -> None:
     ]
     if failure.reproduced is False:
         attempts = pluralise(len(failure.tried), "attempt")
-        lines.append(f"not reproduced in {attempts}; it is a failure because documents were lost or altered")
+        lines.append(f"not reproduced in {attempts}; it is a failure because {explain_unreproduced(failure)}")
     elif failure.prefix is not None:
         prefix = "shortest failing prefix" if failure.is_shortest else "shortest known failing prefix"
         lines.append(f"{prefix}: {pluralise(failure.prefix, 'document')}. {describe_confidence(failure)}")

@@ -26,18 +26,15 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import merge_notes
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
-from ragauge.evaluation.indicators import find_measure
+from ragauge.evaluation.indicators import find_measure, measure_span
 from ragauge.files.serialization import settings_from
 from ragauge.output.numbers import format_number, pluralise
 from ragauge.runs.results import Experiment, canonical_tag
 from ragauge.stats.comparisons import Comparison, ComparisonOptions, Comparisons, ComparisonSettings
+from ragauge.stats.margin_tests import MIN_DIFFERING_QUERIES
 from ragauge.stats.system_pairs import QueryMask, SystemPair, compare_pairs
 
 TagsByQuery = Mapping[str, Mapping[str, str]]
-MIN_DIFFERING_QUERIES = 10
-"""Intervals and tests on fewer differing queries are reported as rough: a bootstrap cannot resample a loss that was
-never observed.
-"""
 
 
 def compare(
@@ -163,7 +160,16 @@ def _build_system_pair(
     elif 1 in (len(baseline_values), len(system_values)) and len(baseline_values) != len(system_values):
         labels = list(system_values if len(system_values) > 1 else baseline_values)
     stacked = np.stack(list(baseline_values.values())), np.stack(list(system_values.values()))
-    return SystemPair(measure, baseline, system, queries, *stacked, seeds=labels, lower_is_better=lower)
+    return SystemPair(
+        measure,
+        baseline,
+        system,
+        queries,
+        *stacked,
+        seeds=labels,
+        lower_is_better=lower,
+        max_difference=measure_span(measure, stacked),
+    )
 
 
 def _build_strata_masks(
@@ -291,15 +297,23 @@ def _disagreement_notes(rows: Sequence[Comparison], method: ComparisonSettings) 
 
 
 def _ranking_depth_notes(systems: Sequence[SystemScores], measures: Sequence[str]) -> list[str]:
-    """Name the measures with cutoffs beyond the depth of the shortest rankings."""
-    depths = {
-        system.name: int(system.scores.judged.retrieved.max(initial=0))
+    """Name the measures with cutoffs beyond the depth of the shortest rankings that were cut.
+
+    Nothing is unknown below a complete ranking: its system had no more documents.
+    """
+    judged_ranks = {
+        system.name: system.scores.judged
         for system in systems
         if system.scores is not None and system.scores.judged is not None
     }
-    if len(set(depths.values())) < 2:
+    depths = {name: int(judged.retrieved.max(initial=0)) for name, judged in judged_ranks.items()}
+    cut_systems = [name for name, judged in judged_ranks.items() if judged.depth != math.inf]
+    shortest, longest = (
+        min(cut_systems, key=depths.__getitem__, default=""),
+        max(depths, key=depths.__getitem__, default=""),
+    )
+    if not shortest or depths[shortest] == depths[longest]:
         return []
-    shortest, longest = min(depths, key=depths.__getitem__), max(depths, key=depths.__getitem__)
     parsed_measures = {measure: find_measure(measure) for measure in measures}
     cutoffs = {name: None if measure is None else measure.cutoff for name, measure in parsed_measures.items()}
     deep_measures = [name for name, cutoff in cutoffs.items() if cutoff is None or cutoff > depths[shortest]]

@@ -66,7 +66,12 @@ class KRecommendation(NamedTuple):
     @property
     def text(self) -> str:
         """Recommendation as text, without the system name."""
-        return f"k = {self.k} is enough" if self.is_sufficient else f"no k below {self.k} is enough"
+        if self.is_sufficient:
+            return f"k = {self.k} is enough"
+        undecided = self.advice.undecided
+        if undecided:
+            return f"k = {undecided[0]['k']:g} is undecided with {self.advice.n} queries"
+        return f"no k below {self.k} is enough"
 
 
 def draw_curves(overview: Overview) -> ChartDraft | None:
@@ -107,20 +112,26 @@ def draw_curves(overview: Overview) -> ChartDraft | None:
 def _recommendation_captions(recommendations: Sequence[KRecommendation]) -> list[str]:
     """Return caption parts that explain the recommendations."""
     parts = []
-    with_k, without_k = (
-        [recommendation for recommendation in recommendations if recommendation.is_sufficient is is_enough]
-        for is_enough in (True, False)
-    )
+    with_k = [recommendation for recommendation in recommendations if recommendation.is_sufficient]
+    undecided = [r for r in recommendations if not r.is_sufficient and r.advice.undecided]
+    without_k = [r for r in recommendations if not r.is_sufficient and not r.advice.undecided]
     if with_k:
         tolerance, confidence = with_k[0].advice.tolerance, with_k[0].advice.confidence
         parts.append(
             f"right of the dashed line, more documents add at most {tolerance:g} to the named system, with "
             f"{confidence:.0%} confidence"
         )
-    if without_k:
-        tolerance = without_k[0].advice.tolerance
+    if undecided:
+        advice = undecided[0].advice
         parts.append(
-            f"where no k is enough, no smaller k is within {tolerance:g} of the largest k with this confidence"
+            f"undecided: the queries neither show nor exclude that this k loses more than {advice.tolerance:g} "
+            f"against the best k, with {advice.confidence:.0%} confidence"
+        )
+    if without_k:
+        advice = without_k[0].advice
+        parts.append(
+            f"if no k is enough, every smaller k loses more than {advice.tolerance:g} against the best k, with "
+            f"{advice.confidence:.0%} confidence"
         )
     return parts
 

@@ -13,17 +13,11 @@ from ragauge.core.summaries import Mean
 from ragauge.evaluation.indicators import find_aggregate, find_measure, measure_span
 from ragauge.measures.registry import total
 from ragauge.output.numbers import format_interval, format_level, format_number, format_score, join_with_and, pluralise
-from ragauge.output.report import (
-    ALL_FORMATS,
-    Block,
-    Report,
-    ResultReporter,
-    Section,
-    TableBuilder,
-)
+from ragauge.output.report import ALL_FORMATS, Block, Report, ResultReporter, Section, TableBuilder
 from ragauge.output.sparklines import SPARKLINE_BLOCKS, downsample, sparkline
 from ragauge.output.tables import SUPERSCRIPTS, Cell, Column, Row, Table
 from ragauge.stats.comparisons import ChangedQuery, Comparison, Comparisons, comparison_fields
+from ragauge.stats.margin_tests import MIN_DIFFERING_QUERIES
 
 TEST_NAMES = {
     "t": "paired t-test",
@@ -399,17 +393,23 @@ def _describe_outcomes(rows: Sequence[Comparison], significant: Sequence[Compari
 
 
 def _describe_margin_test(row: Comparison, alpha: float) -> str:
-    if row.margin is None or math.isnan(row.margin.p_noninferior):
+    test, differing = row.margin, row.n - row.ties
+    if test is None or row.n < 2:
         return f"{row.measure}: too few queries to test {row.system} with a margin."
-    margin = format_number(row.margin.margin, "number")
-    noninferior = "is not worse" if row.margin.p_noninferior < alpha else "may be worse"
-    equivalent = "is" if row.margin.p_equivalent < alpha else "is not shown to be"
-    p_noninferior = format_number(row.margin.p_noninferior, "p")
-    p_equivalent = format_number(row.margin.p_equivalent, "p")
-    return (
-        f"{row.measure}: {row.system} {noninferior} than {row.baseline} by {margin} or more (p {p_noninferior}), "
-        f"and {equivalent} within {margin} of it (p {p_equivalent})."
+    if math.isnan(test.p_noninferior):
+        needed = f"with a margin needs {MIN_DIFFERING_QUERIES}, because the range of {row.measure} is unknown"
+        return f"{row.measure}: {differing} of {row.n} queries differ; a test of {row.system} {needed}."
+    margin = format_number(test.margin, "number")
+    noninferior = "is not worse" if test.p_noninferior < alpha else "may be worse"
+    equivalent = "is" if test.p_equivalent < alpha else "is not shown to be"
+    sentence = (
+        f"{row.measure}: {row.system} {noninferior} than {row.baseline} by {margin} or more "
+        f"(p {format_number(test.p_noninferior, 'p')}), "
+        f"and {equivalent} within {margin} of it (p {format_number(test.p_equivalent, 'p')})"
     )
+    if test.p_equivalent < alpha or test.queries_needed is None or row.n >= test.queries_needed:
+        return f"{sentence}."
+    return f"{sentence}; even without any difference, this needs {test.queries_needed:,} queries."
 
 
 def _family_size(rows: Sequence[Comparison], comparisons: Comparisons) -> int:

@@ -311,6 +311,20 @@ def _find_processes(pids: Iterable[int]) -> list[Any]:
     return list(processes.values())
 
 
+def is_connected_elsewhere() -> bool:
+    """Return whether this process or a child has an open TCP connection to any other process."""
+    import psutil
+
+    connections = []
+    for process in _find_processes([]):
+        with suppress(psutil.Error):
+            connections += process.net_connections(kind="tcp")
+    own = {connection.laddr for connection in connections}
+    return any(
+        connection.status == psutil.CONN_ESTABLISHED and connection.raddr not in own for connection in connections
+    )
+
+
 def _process_memory(process: Any, kind: str) -> int | None:
     """Read the memory of a process in bytes.
 

@@ -250,6 +250,11 @@ class Run:
         return failed_queries(self.timings)
 
     @property
+    def rows_are_hits(self) -> bool:
+        """Whether ragauge made the run: its rows are the hits as returned, and a document may be repeated."""
+        return (self.manifest.get("plan") or {}).get("k") is not None
+
+    @property
     def notes(self) -> list[Note]:
         """Limitations of the run that its manifest states."""
         return [Note(text, self.name) for text in self.manifest.get("notes") or ()]
@@ -293,11 +298,11 @@ class Run:
     def nested(self) -> dict[str, dict[str, float]]:
         """`{query: {document: score}}`.
 
-        Of a document returned more than once, the last score is used.
+        Of a document returned more than once, the first score is used.
         """
         scores: dict[str, dict[str, float]] = {}
         for query, doc, score in self.table.select("query", "doc", "score").iter_rows():
-            scores.setdefault(query, {})[doc] = score
+            scores.setdefault(query, {}).setdefault(doc, score)
         return scores
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """Specs that describe systems in a line: `dense(embedder=minilm, store=faiss(kind=hnsw))`, or in TOML.
 
 A spec is a name with options. An option is a number, true or false, a word, another spec, or several of these joined
-by `+`. A spec can only name registered plug-ins, never code.
+by `+`. A URI is a word that may contain `=`. A spec can only name registered plug-ins, never code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from typing import Any
 from ragauge.core.errors import BadInput
 from ragauge.core.secrets import register_fields, register_secrets, register_url
 
-SPEC_TOKEN = re.compile(r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+)|(?P<mark>[()=,+]))""")
+SPEC_TOKEN = re.compile(
+    r"""\s*(?:(?P<word>"[^"]*"|'[^']*'|[^\s()=,+"']+://[^\s(),+"']+|[^\s()=,+"']+)|(?P<mark>[()=,+]))"""
+)
+"""A quoted text, a URI (which may contain `=`), a word, or a mark."""
 SPEC_NUMBER = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e-?\d+)?", re.I)
 SPEC_EXAMPLES = {
     "system": "dense(embedder=minilm, store=faiss); several values are joined by +: weights=0.7+0.3",
@@ -51,6 +54,8 @@ def parse_spec(text: str, noun: str = "system") -> Spec:
     [0.7, 0.3]
     >>> str(parse_spec("dense( store = faiss(kind=hnsw,m=32) )"))
     'dense(store=faiss(kind=hnsw, m=32))'
+    >>> parse_spec("pgvector(dsn=postgresql://host/db?sslmode=disable, m=32)").options
+    {'dsn': 'postgresql://host/db?sslmode=disable', 'm': 32}
     """
     reader = _SpecParser(text, noun)
     spec = reader.spec()

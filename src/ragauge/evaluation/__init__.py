@@ -22,7 +22,13 @@ from ragauge.files.parquet_runs import ParquetRun
 from ragauge.files.source import InputFile
 from ragauge.files.trec import TrecRun
 from ragauge.measures.conventions import Convention, find_convention
-from ragauge.measures.judged_ranks import JudgedRanks, PartialRanks, defined_depth
+from ragauge.measures.judged_ranks import (
+    JudgedRanks,
+    PartialRanks,
+    defined_depth,
+    find_unjudged_queries,
+    rules_for_rows,
+)
 from ragauge.measures.names import Measure, parse_measure_names
 from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
 
@@ -254,15 +260,19 @@ def compute_judged_ranks_by_name(
     processed of each run.
     """
     top = _first_documents_needed(measures)
+    rules = {name: rules_for_rows(convention, readers.read_run_metadata(run)) for name, run in runs.items()}
     if executor is not None:
         opened_runs = {name: _open_run(name, run, run_format, convention) for name, run in runs.items()}
-        ranks = _rank_on_executor(judgments, opened_runs, convention, top, executor, progress)
+        ranks: dict[Any, JudgedRanks] = {}
+        for rule in dict.fromkeys(rules.values()):
+            same_rule = {name: opened_run for name, opened_run in opened_runs.items() if rules[name] == rule}
+            ranks |= _rank_on_executor(judgments, same_rule, rule, top, executor, progress)
         return {name: _add_run_metadata(ranks[name], run, opened_runs[name], name) for name, run in runs.items()}
     judged_ranks: dict[Any, JudgedRanks] = {}
     for name, run in runs.items():  # one at a time, because some runs are loaded into memory when opened
         opened_run = _open_run(name, run, run_format, convention)
         judged_ranks[name] = _add_run_metadata(
-            _rank_in_process(judgments, opened_run, convention, top, name, progress), run, opened_run, name
+            _rank_in_process(judgments, opened_run, rules[name], top, name, progress), run, opened_run, name
         )
     return judged_ranks
 
@@ -333,7 +343,9 @@ def _rank_on_executor(
         if isinstance(opened_run, Mapping):  # a query without documents has no rows, but the run contains it
             answered = np.array([query in opened_run for query in judgments.pool.queries], np.bool_)
             judged_ranks[name] = replace(
-                judged_ranks[name], answered=answered, extra_queries=len(opened_run) - int(answered.sum())
+                judged_ranks[name],
+                answered=answered,
+                unjudged_queries=find_unjudged_queries(opened_run, judgments),
             )
     return judged_ranks
 
@@ -353,8 +365,10 @@ def _add_run_metadata(judged: JudgedRanks, run: Any, opened_run: RunFrames | Sco
     timings = readers.read_timings(run) if metadata is None else metadata.timings
     answered = judged.answered
     failures: Mapping[str, str] = {}
+    unjudged_queries = judged.unjudged_queries
     if timings is not None:
-        recorded_queries, failed = set(timings["query"].to_list()), failed_queries(timings)
+        recorded_queries, failed = dict.fromkeys(timings["query"].to_list()), failed_queries(timings)
+        unjudged_queries = find_unjudged_queries(recorded_queries, judged.judgments)
         answered = answered | np.array([query in recorded_queries for query in judged.pool.queries], np.bool_)
         failures = {query: failed[query] for query in judged.pool.queries if query in failed} if failed else {}
     return replace(
@@ -363,6 +377,7 @@ def _add_run_metadata(judged: JudgedRanks, run: Any, opened_run: RunFrames | Sco
         tag=opened_run.tag if isinstance(opened_run, TrecRun) else "",
         answered=answered,
         failures=failures,
+        unjudged_queries=unjudged_queries,
         depth=None if metadata is None else defined_depth(metadata),
     )
 

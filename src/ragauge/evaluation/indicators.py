@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -210,14 +210,28 @@ def find_aggregate(name: str) -> Callable[[Floats], float] | None:
     return None if dict(measure.options).get("of") == "means" else measure.spec.aggregate
 
 
-def measure_span(name: str) -> float:
+def measure_range(name: str, known_values: Iterable[Floats] = ()) -> tuple[float, float]:
+    """Return the smallest and the largest possible value of a measure.
+
+    Infinite if unknown, or if known values exceed the range: a table of another tool may hold percentages.
+
+    >>> measure_range("ndcg@10"), measure_range("dcg@10"), measure_range("ndcg@10", [np.array([38.5])])
+    ((0.0, 1.0), (0.0, inf), (-inf, inf))
+    """
+    measure, answer_spec = find_measure(name), answers.find_answer_spec(name)
+    unbounded = (-math.inf, math.inf)
+    low, high = measure.bounds if measure is not None else (0.0, 1.0) if answer_spec is not None else unbounded
+    exceeds = any(bool(((values < low) | (values > high)).any()) for values in known_values)
+    return unbounded if exceeds else (low, high)
+
+
+def measure_span(name: str, known_values: Iterable[Floats] = ()) -> float:
     """Return the largest possible difference of two values of a measure; infinity if it is unknown.
 
     >>> measure_span("ndcg@10"), measure_span("my_measure")
     (1.0, inf)
     """
-    measure = find_measure(name)
-    low, high = (-math.inf, math.inf) if measure is None else measure.bounds
+    low, high = measure_range(name, known_values)
     return high - low
 
 

@@ -186,10 +186,16 @@ def validate_files(
     findings = run_checks(JUDGMENT_CHECKS, JudgmentFile(InputFile(qrels).label, rows, corpus_ids)).findings
     for run in runs:
         try:
-            table = readers.read_run(run).table
+            whole_run = readers.read_run(run)
         except BadInput as error:
             findings.append(Finding(run, "unreadable", True, 1, error.message))
             continue
+        table = whole_run.table
+        if whole_run.rows_are_hits:
+            table = table.unique(["query", "doc"], keep="first", maintain_order=True)
+            if n_repeats := whole_run.table.height - table.height:
+                message = f"repeated documents: {n_repeats}; each document scores once, at its first rank"
+                findings.append(Finding(run, "repeated documents", False, n_repeats, message))
         findings += run_checks(RUN_CHECKS, RunFile(InputFile(run).label, table, rows, corpus_ids)).findings
     return findings
 

@@ -10,7 +10,7 @@ from typing import Any, Unpack
 from ragauge.comparison import compare
 from ragauge.compute.progress import ProgressCallback, no_progress
 from ragauge.core.errors import BackendFailed, BadInput, MissingEvidence, RagaugeError, UnknownName, describe_failures
-from ragauge.core.findings import merge_notes
+from ragauge.core.findings import Note, merge_notes
 from ragauge.core.plugins import check_installed
 from ragauge.core.records import Dataset, Judgments, Run, Scores
 from ragauge.core.settings import unique_by
@@ -167,6 +167,9 @@ def run(
         name: score_trials(judgments, result.differing() or [result], supported, convention, name=name)
         for name, result in runs.items()
     }
+    # The other notes on scores repeat those of the runs. These are first, since a terminal shows only the first notes.
+    score_notes = [note for scores in trials.values() for note in scores[0].notes]
+    notes = [*merge_notes(note for note in score_notes if isinstance(note, Note) and note.code), *notes]
     if folder is not None:  # it may have changed
         check_folder_matches(folder, data, fingerprint, folders, fresh=fresh)
     experiment = Experiment(

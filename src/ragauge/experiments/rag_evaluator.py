@@ -13,12 +13,15 @@ import numpy as np
 
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, BadInput, describe_failures
+from ragauge.core.findings import Note
 from ragauge.core.protocols import Retriever, is_async
-from ragauge.core.records import Scores
+from ragauge.core.records import Run, Scores
 from ragauge.datasets.query_sets import describe_repeated, list_pairs, parse_ground_truth
 from ragauge.evaluation import evaluate
+from ragauge.evaluation.indicators import measure_range
 from ragauge.measures.conventions import Convention
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries_async
+from ragauge.runs.folder import build_run
 from ragauge.runs.results import QueryResult
 from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
 from ragauge.stats.smallest_k import SmallestK, estimate_tokens, smallest_k
@@ -50,9 +53,10 @@ class RAGEvaluator:
 
     `db` has an async or plain `semantic_search(query, k)`, as `PgVectorDB` has, or another search interface that
     ragauge supports. Ground truth is a list of `(query, id)`; instead of one id, a list of ids or `{id: grade}` is
-    accepted. A document that is repeated in a ranking keeps its rank but scores 0. `workers` is the number of
-    concurrent queries; with more than one, `latency_ms` is measured under load. If every query fails, BackendFailed
-    is raised, unless `allow_failures` is set.
+    accepted. A document that is repeated in a ranking scores once, at its first rank, and later ones keep their rank;
+    the convention's option `unit=document` counts distinct documents. `workers` is the number of concurrent queries;
+    with more than one, `latency_ms` is measured under load. If every query fails, BackendFailed is raised, unless
+    `allow_failures` is set.
     """
 
     def __init__(
@@ -116,6 +120,7 @@ class RAGEvaluator:
         scores = self._score_rankings(retrieval, [f"{measure}@{k}" for measure in EVALUATED_MEASURES])
         returned = ReturnedIds.count(retrieval.results, [], retrieval.grades)
         notes = [*notes, *([f"{returned.describe()}; {ID_HINT}"] if returned.unknown else [])]
+        notes += _list_query_notes(scores)
         if retrieval.k != k:
             notes.append(f"computed from one retrieval at k={retrieval.k}, because the system declares nested rankings")
         about = {"latency_ms": retrieval.milliseconds(), "n": len(retrieval.grades), "failed": len(retrieval.failures)}
@@ -125,7 +130,7 @@ class RAGEvaluator:
             notes,
         )
 
-    async def recommend_k(
+    async def recommend_k(  # noqa: PLR0913 - each is an option
         self,
         ground_truth: Any,
         k_values: Iterable[int] = (1, 3, 5, 10, 20),
@@ -135,11 +140,14 @@ class RAGEvaluator:
         tolerance: float = 0.02,
         confidence: float = 0.95,
         count_tokens: CountTokens | None = None,
+        at_least: float | None = None,
+        token_price: float | None = None,
     ) -> SmallestK:
         """Find the smallest k that is at most `tolerance` worse than the best k.
 
-        For each k, the loss against the best k is bootstrapped over queries. k is sufficient if the upper end of the
-        one-sided interval is within the tolerance, so few queries lead to a larger k. If the measure still rises at
+        k is sufficient if the upper confidence bound of its loss against the best k is within the tolerance, so few
+        queries lead to a larger k. `at_least` also finds the smallest k whose score is at least that. `token_price`
+        is in dollars per million tokens. If the measure still rises at
         the largest k, `k` is None. Tokens are counted in the returned texts by `count_tokens`, or estimated as a
         quarter of the bytes. Each k is retrieved separately, unless the system declares nested rankings.
         """
@@ -148,14 +156,18 @@ class RAGEvaluator:
             list_pairs(ground_truth), checked_ks, retrieval_fn, count_tokens or estimate_tokens
         )
         names = {k: f"{measure}@{k}" for k in checked_ks}
-        values = {k: self._score_rankings(retrievals[k], [name]).values[name] for k, name in names.items()}
-        advice = smallest_k(values, measure, tolerance, confidence, {k: retrievals[k].tokens(k) for k in checked_ks})
+        scores = {k: self._score_rankings(retrievals[k], [name]) for k, name in names.items()}
+        values = {k: scores[k].values[name] for k, name in names.items()}
+        tokens = {k: retrievals[k].tokens(k) for k in checked_ks}
+        bounds = measure_range(measure, values.values())
+        advice = smallest_k(values, measure, tolerance, confidence, tokens, bounds, at_least, token_price)
         failures = {query: error for retrieval in retrievals.values() for query, error in retrieval.failures.items()}
         failed = describe_failures(failures, len(retrievals[checked_ks[0]].grades))
-        return replace(advice, notes=[*([failed] if failed else []), *self._describe_missing(retrievals.values())])
+        notes = [*self._describe_missing(retrievals.values()), *_list_query_notes(scores[checked_ks[-1]])]
+        return replace(advice, notes=[*([failed] if failed else []), *notes])
 
     def _score_rankings(self, retrieval: _RetrievalAtK, measures: list[str]) -> Scores:
-        scores: Scores = evaluate(retrieval.grades, retrieval.rankings(), measures, self._convention)
+        scores: Scores = evaluate(retrieval.grades, retrieval.run(), measures, self._convention)
         return scores
 
     async def _retrieve_for_each_k(
@@ -254,17 +266,9 @@ class _RetrievalAtK:
         """`{query text: error}` of the queries that failed."""
         return {self.texts[query.query]: query.error for query in self.results if query.status != "ok"}
 
-    def rankings(self) -> dict[str, dict[str, float]]:
-        """Return negative ranks as retrieval scores.
-
-        A repeated document keeps its rank under a unique id.
-        """
-        runs: dict[str, dict[str, float]] = {query: {} for query in self.grades}
-        for answer in self.results:
-            ranked = runs[answer.query]
-            for rank, doc in enumerate(answer.docs, 1):
-                ranked[doc if doc not in ranked else f"{doc}\0again {rank}"] = -float(rank)
-        return runs
+    def run(self) -> Run:
+        """Return the rankings as a run."""
+        return build_run("run", self.results, {"plan": {"k": self.k}})
 
     def milliseconds(self) -> float:
         """Return the mean latency in ms of queries without an error.
@@ -282,6 +286,11 @@ class _RetrievalAtK:
         if not self.token_counts:
             return math.nan
         return float(np.mean([sum(tokens[:k]) for tokens in self.token_counts.values()]))
+
+
+def _list_query_notes(scores: Scores) -> list[str]:
+    """Return the notes on queries that count 0 or are left out, and on repeated documents."""
+    return [note.text for note in scores.notes if isinstance(note, Note) and note.code]
 
 
 def _check_k_values(k_values: Iterable[int]) -> list[int]:

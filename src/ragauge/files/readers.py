@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +173,10 @@ def _find_run_path(folder: Path) -> str:
 
 
 def read_run(source: Any, *, format: str | None = None, name: str = "run", with_ranks: bool = False) -> Run:
-    """Read a whole run from a path or from memory; with `with_ranks` also its rank column if that is numeric."""
+    """Read a whole run from a path or from memory; with `with_ranks` also its rank column if that is numeric.
+
+    A run that ragauge made has its timings and manifest.
+    """
     if with_ranks:
         with contextlib.suppress(BadInput):  # The rank column is not numeric. Any other error is raised again below.
             return _read_whole_run(source, format, name, with_ranks=True)
@@ -190,7 +194,9 @@ def _read_whole_run(source: Any, format: str | None, name: str, *, with_ranks: b
     frames = list(run.frames())
     if not frames:
         raise BadInput("no rows", file=str(source))
-    return Run(pl.concat(frames).rechunk(), run.name)
+    table = pl.concat(frames).rechunk()
+    made_by_run = read_run_metadata(source) if isinstance(source, str | Path) else None
+    return Run(table, run.name) if made_by_run is None else replace(made_by_run, table=table, name=run.name)
 
 
 def executed_queries(source: Any) -> set[str] | None:
@@ -220,11 +226,12 @@ def read_run_metadata(source: Any) -> Run | None:
 
     Return None for any other run.
     """
-    import polars as pl
-
     if isinstance(source, Run):
         return source
     path = Path(source) / "manifest.json" if isinstance(source, str | Path) and str(source) != "-" else None
+    if path is not None and path.parent.name == "run.parquet" and not path.exists():
+        source = path.parent.parent
+        path = source / "manifest.json"
     if path is None or not path.exists():
         return None
     try:
@@ -237,6 +244,8 @@ def read_run_metadata(source: Any) -> Run | None:
         check_manifest(manifest)
     except ValueError as error:
         raise BadInput(str(error), file=str(path)) from None
+    import polars as pl
+
     return Run(pl.DataFrame(), timings=read_timings(source), manifest=manifest)
 
 

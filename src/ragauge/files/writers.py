@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from ragauge.core.errors import BadInput
+from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.records import Judgments, Run
 from ragauge.files import beir, json_files, trec
 from ragauge.files.parquet import write_parquet
@@ -84,10 +86,16 @@ def write_queries(queries: Mapping[str, str], tags: Mapping[str, Mapping[str, st
 
 
 def write_run(run: Run, path: str, format: str | None = None) -> None:
-    """Write a run; the default format is that of the file ending."""
+    """Write a run; the default format is that of the file ending.
+
+    Files cannot repeat a document. In a run that ragauge made, repeated hits are written under ids of their own, so
+    that later documents keep their rank in every tool; an `InputWarning` says so.
+    """
     kind = format or format_from_path(path)
     if kind in ("beir", "rig", "subtopics"):
         raise BadInput(f"a run cannot be written as {kind}", hint=f"one of {', '.join(FORMATS)}")
+    if run.rows_are_hits:
+        run = replace(run, table=_name_repeated_hits(run.table))
     with atomic_write(path) as out:
         if kind == "trec":
             trec.write_run(run.frames(), out, run.name)
@@ -95,6 +103,23 @@ def write_run(run: Run, path: str, format: str | None = None) -> None:
             json_files.write_nested_json(run.nested, out)
         else:
             _write_frame(run.table.rename({"query": "query_id", "doc": "doc_id"}), out, kind)
+
+
+def _name_repeated_hits(table: pl.DataFrame) -> pl.DataFrame:
+    """Give each hit that repeats a document an id of its own: `d1~repeat2` is the second hit of d1."""
+    import polars as pl
+
+    nth = pl.int_range(1, pl.len() + 1).over("query", "doc")
+    n_repeated = table.height - table.select(pl.struct("query", "doc").n_unique()).item()
+    if not n_repeated:
+        return table
+    warnings.warn(
+        f"repeated hits ({n_repeated:,}) are written as `ID~repeatN`, an id without judgments, so that later documents "
+        "keep their rank",
+        InputWarning,
+        stacklevel=3,
+    )
+    return table.with_columns(doc=pl.when(nth == 1).then("doc").otherwise(pl.format("{}~repeat{}", "doc", nth)))
 
 
 def _write_frame(table: pl.DataFrame, out: IO[bytes], kind: str) -> None:

@@ -129,7 +129,9 @@ def _nested_scores(run: Any, name: str) -> ScoresByQuery:
         return opened_run
     whole_run = readers.read_run(opened_run)
     nested = whole_run.nested
-    if sum(map(len, nested.values())) < whole_run.table.height:
+    made_by = readers.read_run_metadata(run)
+    refuses_repeats = made_by is None or not made_by.rows_are_hits  # The first hit is fused.
+    if refuses_repeats and sum(map(len, nested.values())) < whole_run.table.height:
         duplicates = whole_run.table.filter(whole_run.table.select("query", "doc").is_duplicated())
         query, document = duplicates["query"][0], duplicates["doc"][0]
         raise BadInput(

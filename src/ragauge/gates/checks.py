@@ -11,6 +11,7 @@ import numpy as np
 from ragauge.core.records import Floats
 from ragauge.evaluation.indicators import find_aggregate, find_measure, freshness_depth
 from ragauge.gates.results import TESTED_CONDITIONS, Rule, RuleCheck
+from ragauge.gates.rule_ranges import indicator_range
 from ragauge.gates.run_indicators import (
     IndicatorValue,
     QuerySubset,
@@ -22,6 +23,12 @@ from ragauge.gates.run_indicators import (
 from ragauge.measures.registry import mean
 from ragauge.output.numbers import format_number, format_significant, pluralise
 from ragauge.stats.intervals import t_interval
+from ragauge.stats.margin_tests import (
+    MIN_DIFFERING_QUERIES,
+    loss_upper_bound,
+    margin_p_value,
+    queries_without_difference,
+)
 from ragauge.stats.paired_tests import bootstrap_difference, correct_p_values, paired_permutation_test, t_test
 from ragauge.stats.power import detectable_difference
 
@@ -218,14 +225,23 @@ def _incomparable_reason(rule: Rule, gate_input: GateInput, base: RunIndicators,
                 f"({format_first_names(lacking)}), "
                 f"and the rule is `{allowed}`"
             )
-    shallow = _depth_reason(rule, base, "the baseline")
-    run_depth, baseline_depth = gate_input.run.depth, base.depth
-    if run_depth is None or baseline_depth is None or run_depth == baseline_depth:
-        return shallow
     measure = find_measure(rule.indicator.name)
-    if measure is None or (measure.cutoff is not None and measure.cutoff <= min(run_depth, baseline_depth)):
+    if measure is None or measure.cutoff is not None:
+        return _depth_reason(rule, base, "the baseline")
+    return _unequal_depth_reason(gate_input.run, base)
+
+
+def _unequal_depth_reason(run: RunIndicators, base: RunIndicators) -> str:
+    """Return why whole rankings of two runs cannot be compared: one was cut where the other one continues.
+
+    Empty if they can, or if a depth is unknown.
+    """
+    run_depth, base_depth = run.depth, base.depth
+    if run_depth is None or base_depth is None:
         return ""
-    ks = [run_indicators.manifest["plan"]["k"] for run_indicators in (gate_input.run, base)]
+    if run_depth >= base.longest_ranking and base_depth >= run.longest_ranking:
+        return ""
+    ks = [run_indicators.manifest["plan"]["k"] for run_indicators in (run, base)]
     return f"the run was made with k={ks[0]}, the baseline with k={ks[1]}"
 
 
@@ -293,7 +309,28 @@ def _check_score_difference(
     margin = _allowed_margin(check)
     if math.isnan(margin):
         return replace(check, reason=ZERO_BASELINE_REASON)
-    return _decide_by_test(replace(check, p=float(t_test(better, -margin)[1][0])), gate_input, margin)
+    if check.rule.kind == "better":
+        return _decide_by_test(replace(check, p=float(t_test(better)[1][0])), gate_input, margin)
+    low, high = indicator_range(check.rule.indicator, [gate_input.run.scores, base.scores])
+    return _check_non_inferior(check, -better[:, 0], gate_input, margin, high - low)
+
+
+def _check_non_inferior(
+    check: RuleCheck, losses: Floats, gate_input: GateInput, margin: float, max_loss: float
+) -> RuleCheck:
+    """Check that a mean loss of at least the margin is ruled out; the interval agrees with the p-value."""
+    p = margin_p_value(losses, margin, max_loss)
+    if math.isnan(p):
+        n_differing, name = int(np.count_nonzero(losses)), check.rule.indicator.name
+        reason = f"{n_differing} of {len(losses)} queries differ; a margin of {name}, whose range is unknown, needs "
+        return replace(check, ci=(math.nan, math.nan), reason=f"{reason}{MIN_DIFFERING_QUERIES}")
+    gain, loss = (loss_upper_bound(values, 1 - gate_input.alpha, max_loss) for values in (-losses, losses))
+    ci = (-gain, loss) if check.rule.indicator.lower_is_better else (-loss, gain)
+    check = _decide_by_test(replace(check, p=p, ci=ci), gate_input, margin)
+    needed = queries_without_difference(margin, max_loss, gate_input.alpha)
+    if check.passed or needed is None or len(losses) >= needed:
+        return check
+    return replace(check, reason=f"{check.reason}; even without any difference, this needs {needed:,} queries")
 
 
 def _restrict_to_shared(check: RuleCheck, values: Sequence[Mapping[str, float]]) -> RuleCheck:

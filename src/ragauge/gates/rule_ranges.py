@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Scores
-from ragauge.evaluation.indicators import Indicator, find_measure
+from ragauge.evaluation.indicators import Indicator, measure_range
 from ragauge.gates.results import Rule
-from ragauge.measures import answers
 
-UNBOUNDED = (-math.inf, math.inf)
 MIN_ALPHA, MAX_ALPHA = 0.001, 0.25
 """Allowed range of alpha. Below the minimum, `not worse` would practically never fail."""
 MIN_COVERAGE = 0.5
@@ -33,14 +29,8 @@ def indicator_range(indicator: Indicator, known_scores: Sequence[Scores] = ()) -
         return 0.0, math.inf
     if indicator.depth:
         return 0.0, 1.0
-    measure, spec = find_measure(indicator.name), answers.find_answer_spec(indicator.name)
-    low, high = measure.bounds if measure is not None else (0.0, 1.0) if spec is not None else UNBOUNDED
-    for scores in known_scores:  # A table of another tool may hold percentages under the same name.
-        values = scores.values[indicator.name] if indicator.name in scores.values else np.zeros(0)
-        values = values[~np.isnan(values)]
-        if len(values) and (values.min() < low or values.max() > high):
-            return UNBOUNDED
-    return low, high
+    name = indicator.name
+    return measure_range(name, [scores.values[name] for scores in known_scores if name in scores.values])
 
 
 def check_rule_can_decide(rule: Rule, known_scores: Sequence[Scores] = ()) -> None:

@@ -120,6 +120,14 @@ class RunIndicators:
 
         return defined_depth(Run(pl.DataFrame(), timings=self.timings, manifest=self.manifest))
 
+    @property
+    def longest_ranking(self) -> float:
+        """Largest number of documents of a query that can be known: k, or fewer if every ranking is complete."""
+        k = float(self.manifest["plan"]["k"])
+        if self.depth != math.inf or self.scores.judged is None:
+            return k
+        return min(k, float(self.scores.judged.retrieved.max(initial=0)))
+
     def read(self, indicator: Indicator, subset: QuerySubset = None, *, lenient: bool = False) -> IndicatorValue:
         """Compute an indicator for the run, or for a subset of its queries.
 

@@ -30,7 +30,7 @@ from ragauge.judging.prompt_injection import try_injections
 from ragauge.judging.reply_cache import REPLIES_FILE
 from ragauge.judging.results import CostEstimate, JudgedSamples
 from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
-from ragauge.judging.sample_loading import load_samples
+from ragauge.judging.sample_loading import describe_contexts, load_samples
 from ragauge.judging.session import DryRunJudge, JudgingOptions, JudgingSession, JudgingSettings
 from ragauge.judging.tasks import Judge, judge_sample
 from ragauge.measures.answers import (
@@ -226,13 +226,14 @@ async def _judge_samples(
 
 
 def _load_limited_samples(samples: Any, settings: JudgingSettings) -> tuple[list[Sample], list[str]]:
-    """Load the samples, with a note if only the first ones are used."""
+    """Load the samples, with notes if only the first ones are used, or whole documents as contexts."""
     all_samples = load_samples(samples, answers=settings.answers, k=settings.k)
     if not all_samples:
         raise BadInput("no samples given")
     first_samples = all_samples[: settings.max_samples]
     note = f"only the first {len(first_samples):,} of {len(all_samples):,} samples were judged"
-    return first_samples, [note] if len(first_samples) < len(all_samples) else []
+    notes = [note] if len(first_samples) < len(all_samples) else []
+    return first_samples, [*describe_contexts(samples, first_samples), *notes]
 
 
 def _select_measures(

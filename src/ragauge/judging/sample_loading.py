@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,6 +54,18 @@ def load_samples(source: Any, *, answers: str | None = None, k: int | None = Non
     ]
 
 
+def describe_contexts(source: Any, samples: Sequence[Sample]) -> list[str]:
+    """Note that the contexts of a run folder are whole documents; empty for other samples."""
+    is_folder = isinstance(source, str | Path) and Path(source).is_dir() and not is_kind(source, InputKind.JUDGED)
+    lengths = [len(text) for sample in samples for text in sample.contexts or ()] if is_folder else []
+    if not lengths:
+        return []
+    return [
+        f"contexts are whole documents (median {statistics.median(lengths):,.0f} characters), because a run folder "
+        "has no texts of hits"
+    ]
+
+
 def samples_from_run(
     folder: str, *, answers: str | None = None, k: int | None = None, dataset: str | None = None
 ) -> list[Sample]:
@@ -62,7 +75,7 @@ def samples_from_run(
     texts of its first `k` documents, best first; a failed query has an empty list of contexts. Answers come from a
     table with a query and an answer column: `answers`, or `answers.jsonl` (or .csv, …) in the folder. A query
     without one has no answer. `dataset` names the dataset if its documents have moved. Raises MissingEvidence if the
-    texts are unknown.
+    texts are unknown. Contexts are whole documents, each once, because a run folder has no texts of hits.
     """
     run_folder = _find_run_folder(Path(folder))
     run = open_run(run_folder)
@@ -128,13 +141,13 @@ def _executed_queries(run: Run, texts: DocumentTexts) -> dict[str, str]:
 
 
 def _top_documents(run: Run, k: int | None) -> dict[str, Sequence[str]]:
-    """Return the first k documents of each query, best first."""
+    """Return the distinct documents of the first k hits of each query, best first."""
     order = "rank" if "rank" in run.table.columns else "score"
     ranked = run.table.sort(order, descending=order == "score", maintain_order=True)
     documents: dict[str, list[str]] = {}
     for query, doc in ranked.select("query", "doc").iter_rows():
         documents.setdefault(query, []).append(doc)
-    return {query: docs[:k] for query, docs in documents.items()}
+    return {query: list(dict.fromkeys(docs[:k])) for query, docs in documents.items()}
 
 
 def _read_answers(folder: Path, answers_path: str | None, answers: Mapping[str, str]) -> dict[str, str]:

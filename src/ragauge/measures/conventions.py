@@ -61,7 +61,11 @@ class Convention:
     missing: Literal["zero", "skip", "error"] = "zero"
     """Judged query that is missing from the run: 0, left out, or an error."""
     duplicates: Literal["error", "first", "count"] = "error"
-    """Duplicate document in a ranking: an error, only its first rank counts, or every rank counts."""
+    """Duplicate document in a run file: an error, only its first rank counts, or every rank counts. In a run that
+    ragauge made, a repeated document counts at its first rank.
+    """
+    unit: Literal["hit", "document"] = "hit"
+    """What a rank is: a hit as returned, so that a repeated document takes up ranks, or a distinct document."""
     ties: Literal["trec", "ranked", "expected"] = "trec"
     """Order of equal scores: document id descending, input order, or the mean over all orders."""
     width: Literal["double", "float32"] = "double"

@@ -165,12 +165,14 @@ def subtopic_recall(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats:
 def _novelty_gains(order: Sequence[str], topic: _SubtopicCoverage, alpha: float) -> Floats:
     """Compute the gain of each document.
 
-    A subtopic counts (1 - alpha)^(times covered above).
+    A subtopic counts (1 - alpha)^(times covered above). A repeated document has no gain.
     """
     times_seen = np.zeros(topic.n_subtopics)
     gains = np.zeros(len(order))
+    seen_docs: set[str] = set()
     for position, doc in enumerate(order):
-        subtopics = list(topic.subtopics_by_document.get(doc, ()))
+        subtopics = [] if doc in seen_docs else list(topic.subtopics_by_document.get(doc, ()))
+        seen_docs.add(doc)
         gains[position] = ((1 - alpha) ** times_seen[subtopics]).sum()
         times_seen[subtopics] += 1
     return gains

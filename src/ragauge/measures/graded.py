@@ -288,11 +288,11 @@ def rbp_residual(judged: JudgedRanks, *, p: float = 0.9) -> Floats:
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp_resid(p=0.5)"]).means["rbp_resid(p=0.5)"], 6)
     0.75
     """
-    is_judged = judged.grade >= 0
-    weights: Floats = np.float64(p) ** (judged.rank[is_judged] - 1)
-    judged_weight = judged.count(judged.query[is_judged], weights)
+    query, rank = judged.judged_hits
+    weights: Floats = np.float64(p) ** (rank - 1)
+    judged_weight = judged.count(query, weights)
     total_weight = (1 - p ** judged.retrieved.astype(np.float64)) / (1 - p)
-    n_unjudged = judged.retrieved - judged.count(judged.query[is_judged])
+    n_unjudged = judged.retrieved - judged.count(query)
     return np.where(
         n_unjudged > 0, p ** judged.retrieved.astype(np.float64) + (1 - p) * (total_weight - judged_weight), 0.0
     )

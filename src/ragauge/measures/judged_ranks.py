@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -75,6 +75,17 @@ def defined_depth(run: Run) -> float | None:
     return math.inf if complete.all() else int(k)
 
 
+def rules_for_rows(convention: Convention, run: object) -> Convention:
+    """Return the convention for the rows of a run, given the run or its metadata.
+
+    In the hits that ragauge recorded, a repeated document counts at its first rank, and later ones keep their rank.
+    """
+    return replace(convention, duplicates="first") if isinstance(run, Run) and run.rows_are_hits else convention
+
+
+NO_HITS = np.zeros((2, 0), np.int64)
+
+
 @dataclass(frozen=True, eq=False)
 class JudgedRanks:
     """Judged documents that were returned, with their ranks; ordered by query, then rank."""
@@ -90,6 +101,12 @@ class JudgedRanks:
     """Number of documents returned for each query."""
     answered: NDArray[np.bool_]
     """Whether the run contains the query."""
+    repeats: Ints | None = None
+    """Number of hits of each query that repeat a document of its ranking; None if there are none."""
+    repeat_rule: str = ""
+    """Option that decides how repeats count."""
+    repeated: Ints = field(default_factory=NO_HITS.copy)
+    """Query and rank of the hits that repeat a judged document and score nothing."""
     tie_first: Ints | None = None
     """Best rank that each document can have among equal scores; None unless ties are averaged."""
     tie_last: Ints | None = None
@@ -107,8 +124,8 @@ class JudgedRanks:
     """Rule that ordered ties."""
     name: str = "run"
     """Name of the run."""
-    extra_queries: int = 0
-    """Number of queries in the run that are unjudged."""
+    unjudged_queries: Sequence[str] = ()
+    """Queries of the run that are unjudged."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """`{query: error}` of the judged queries that the system failed on, if the run recorded them."""
     tag: str = ""
@@ -135,6 +152,12 @@ class JudgedRanks:
     def grade(self) -> Floats:
         """Grade of each returned judged document."""
         return self.pool.grades[self.row]
+
+    @cached_property
+    def judged_hits(self) -> Ints:
+        """Query and rank of each hit with a judged document, repeats included."""
+        is_judged = self.grade >= 0
+        return np.concatenate([np.stack([self.query[is_judged], self.rank[is_judged]]), self.repeated], axis=1)
 
     def count(self, query: Ints, weights: Floats | None = None) -> Floats:
         """Count the rows, or sum their weights, per query."""
@@ -317,6 +340,12 @@ class JudgedMatches:
             getattr(self, item.name).extend(getattr(matches, item.name))
 
 
+def find_unjudged_queries(queries: Iterable[str], judgments: Judgments) -> list[str]:
+    """Return the queries that have no judgments, each once."""
+    judged = set(judgments.pool.queries)
+    return [query for query in dict.fromkeys(queries) if query not in judged]
+
+
 def build_judged_ranks(
     judgments: Judgments,
     convention: Convention,
@@ -325,7 +354,7 @@ def build_judged_ranks(
     answered: NDArray[np.bool_],
     *,
     name: str,
-    extra_queries: int,
+    unjudged_queries: Sequence[str],
     top: tuple[Sequence[Sequence[str]], Sequence[Floats]] | None,
 ) -> JudgedRanks:
     """Sort the matches, and apply the options that remove documents from the ranking."""
@@ -343,14 +372,17 @@ def build_judged_ranks(
     if convention.depth is not None:
         table = table[:, table[1] <= convention.depth]
         retrieved = np.minimum(retrieved, convention.depth)
-    if convention.duplicates == "first":
-        table = table[:, np.sort(np.unique(table[2], return_index=True)[1])]
-    query, rank, row, first, last, single_first, single_last = table
     if convention.unjudged == "condensed":
-        keep = judgments.pool.grades[row] >= 0
-        query, row = query[keep], row[keep]
-        retrieved = np.bincount(query, minlength=len(retrieved))
-        rank = np.arange(1, len(query) + 1) - (np.cumsum(retrieved) - retrieved)[query]
+        table = table[:, judgments.pool.grades[table[2]] >= 0]
+        retrieved = np.bincount(table[0], minlength=len(retrieved))
+        table[1] = np.arange(1, table.shape[1] + 1) - (np.cumsum(retrieved) - retrieved)[table[0]]
+    repeated = NO_HITS
+    if convention.duplicates == "first":
+        first_hits = np.sort(np.unique(table[2], return_index=True)[1])
+        repeated = np.delete(table, first_hits, axis=1)
+        repeated = repeated[:2, judgments.pool.grades[repeated[2]] >= 0]
+        table = table[:, first_hits]
+    query, rank, row, first, last, single_first, single_last = table
     averaged = convention.ties == "expected"
     unchanged = (convention.own, convention.depth, convention.unjudged) == ("kept", None, "nonrelevant")
     return JudgedRanks(
@@ -360,6 +392,8 @@ def build_judged_ranks(
         row,
         retrieved,
         answered,
+        repeat_rule="unit" if convention.unit == "document" else convention.duplicates,
+        repeated=repeated,
         tie_first=first if averaged else None,
         tie_last=last if averaged else None,
         tie_span=(single_first, single_last) if not averaged and unchanged else None,
@@ -367,7 +401,7 @@ def build_judged_ranks(
         top=None if top is None else TopDocuments(*top),
         ties=convention.ties,
         name=name,
-        extra_queries=extra_queries,
+        unjudged_queries=unjudged_queries,
     )
 
 
@@ -419,6 +453,8 @@ class PartialRanks:
     """Judged queries in this part, as indexes into the pool."""
     lengths: list[Ints] = field(default_factory=list)
     """Number of documents of each of these queries."""
+    repeats: list[Ints] = field(default_factory=list)
+    """Number of hits of each of these queries that repeat a document."""
     top_documents: list[FirstOfQuery] = field(default_factory=list)
     """First documents of each of these queries; empty unless a measure needs them."""
     unjudged_queries: list[str] = field(default_factory=list)
@@ -438,31 +474,32 @@ def merge_parts(
     """
     n = len(judgments.pool.queries)
     matches = JudgedMatches.none()
-    lengths, answered = np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    lengths, repeats, answered = np.zeros(n, np.int64), np.zeros(n, np.int64), np.zeros(n, np.bool_)
     firsts: list[Sequence[str]] = [()] * n if top else []
     first_scores: list[Floats] = [np.zeros(0)] * n if top else []
-    unjudged_queries: set[str] = set()
+    unjudged_queries: dict[str, None] = {}
     for part in parts:
         if part.scattered:
             return None
         matches.extend(part.matches)
-        for queries, sizes in zip(part.judged, part.lengths, strict=True):
+        for queries, sizes, n_repeats in zip(part.judged, part.lengths, part.repeats, strict=True):
             if answered[queries].any():
                 return None
-            lengths[queries], answered[queries] = sizes, True
+            lengths[queries], repeats[queries], answered[queries] = sizes, n_repeats, True
         if top:
             for query, first in zip(np.concatenate([*part.judged, []]).tolist(), part.top_documents, strict=True):
                 firsts[int(query)], first_scores[int(query)] = first
-        if not unjudged_queries.isdisjoint(part.unjudged_queries):
+        if not unjudged_queries.keys().isdisjoint(part.unjudged_queries):
             return None
-        unjudged_queries.update(part.unjudged_queries)
-    return build_judged_ranks(
+        unjudged_queries.update(dict.fromkeys(part.unjudged_queries))
+    judged_ranks = build_judged_ranks(
         judgments,
         convention,
         matches,
         lengths,
         answered,
         name=name,
-        extra_queries=len(unjudged_queries),
+        unjudged_queries=list(unjudged_queries),
         top=(firsts, first_scores) if top else None,
     )
+    return replace(judged_ranks, repeats=repeats) if repeats.any() else judged_ranks

@@ -25,6 +25,7 @@ from ragauge.measures.judged_ranks import (
     JudgedRanks,
     RankWithTies,
     build_judged_ranks,
+    find_unjudged_queries,
     first_documents,
     rank_scores,
 )
@@ -86,7 +87,7 @@ def compute_ranks_from_dicts(
         lengths,
         answered,
         name=name,
-        extra_queries=len(run) - int(answered.sum()),
+        unjudged_queries=find_unjudged_queries(run, judgments) if len(run) > answered.sum() else (),
         top=(firsts, first_scores) if top else None,
     )
 

@@ -275,11 +275,14 @@ def _rank_frames(
         seen_queries.update(block.names)
         partial_ranks.rows += frame.height
         progress(Progress("scoring", partial_ranks.rows, subject=name))
-        if convention.duplicates == "error":
-            _check_duplicates(block, name)
+        repeats = _count_repeats(block, name, convention)
+        if convention.unit == "document" and repeats.any():
+            frame, starts = _keep_first_hits(frame, block)  # noqa: PLW2901 - the same queries
+            block = _build_block(frame, starts, index, convention)
         judged_segments = np.flatnonzero(block.judged >= 0)
         partial_ranks.judged.append(block.judged[judged_segments])
         partial_ranks.lengths.append(np.diff(block.starts)[judged_segments])
+        partial_ranks.repeats.append(repeats[judged_segments])
         if len(judged_segments) < len(block.names):
             partial_ranks.unjudged_queries += [block.names[i] for i in np.flatnonzero(block.judged < 0).tolist()]
         rows, pool_rows = index.look_up(block)
@@ -321,19 +324,41 @@ def _build_block(frame: pl.DataFrame, starts: Ints, index: JudgmentIndex, conven
     return QueryBlock(names, starts, frame["doc"], scores, hashes, judged, ranks)
 
 
-def _check_duplicates(block: QueryBlock, name: str) -> None:
-    """Raise `BadInput` if a judged query has a duplicate document, as trec_eval does."""
+def _count_repeats(block: QueryBlock, name: str, convention: Convention) -> Ints:
+    """Count the rows of each judged query that repeat a document.
+
+    Raises `BadInput` if the convention refuses them, as trec_eval does.
+    """
+    repeats = np.zeros(len(block.names), np.int64)
     seen_pairs: set[tuple[int, str]] = set()
     for row in _possible_duplicates(block).tolist():
         segment = int(np.searchsorted(block.starts, row, side="right")) - 1
         pair = (segment, block.docs[row])
         if pair in seen_pairs and block.judged[segment] >= 0:
-            raise BadInput(
-                f"document `{pair[1]}` appears more than once in the ranking of query `{block.names[segment]}`",
-                file=name,
-                hint="use `-C duplicates=first` to count its best rank; list all with `ragauge validate`",
-            )
+            if convention.duplicates == "error":
+                raise BadInput(
+                    f"document `{pair[1]}` appears more than once in the ranking of query `{block.names[segment]}`",
+                    file=name,
+                    hint="use `-C duplicates=first` to count its best rank; list all with `ragauge validate`",
+                )
+            repeats[segment] += 1
         seen_pairs.add(pair)
+    return repeats
+
+
+def _keep_first_hits(frame: pl.DataFrame, block: QueryBlock) -> tuple[pl.DataFrame, Ints]:
+    """Keep the best hit of each document; returns the remaining rows in their order, and the start of each query."""
+    order = ["score", *(["rank"] if block.ranks is not None else [])]
+    kept = (
+        frame.with_columns(score=block.scores)
+        .with_row_index("row")
+        .sort(order, descending=[True, False][: len(order)], maintain_order=True)
+        .unique(["query", "doc"], keep="first", maintain_order=True)
+        .sort("row")
+        .drop("row")
+    )
+    kept = _add_query_starts(kept)
+    return kept, np.append(np.flatnonzero(kept["starts"].to_numpy()), kept.height)
 
 
 def _possible_duplicates(block: QueryBlock) -> Ints:

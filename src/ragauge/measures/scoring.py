@@ -10,7 +10,7 @@ import numpy as np
 
 from ragauge.core.errors import BadInput, describe_failures
 from ragauge.core.findings import Note
-from ragauge.core.records import Floats, MeasureDict, Scores
+from ragauge.core.records import Floats, Ints, MeasureDict, Scores
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedQuery, JudgedRanks
 from ragauge.measures.names import Measure, make_measure, parse_measure
@@ -27,6 +27,8 @@ MAX_NAMED_QUERIES = 3
 """Maximum number of queries that a message names."""
 UNJUDGED_QUERIES, MISSING_QUERIES = "unjudged queries", "missing queries"
 """Codes of the notes on queries of a run without judgments, and on judged queries that it lacks."""
+REPEATED_DOCUMENTS, NO_RELEVANT_DOCUMENTS = "repeated documents", "no relevant documents"
+"""Codes of the notes on hits that repeat a document of the ranking, and on queries without a relevant document."""
 WHOLE_RANKING_MEASURES = frozenset({"map", "gm_map", "11pt_avg", "bpref", "infap", "recall", "ndcg"})
 """Measures that, without a cutoff, change if a run is truncated."""
 UNJUDGED_MEASURES = frozenset({"judged", "unjudged", "rbp_resid"})
@@ -61,7 +63,7 @@ def score_judged_ranks(
         means=MeasureDict(means, canonical),
         unscored=MeasureDict(unscored, canonical),
         notes=[
-            *_query_notes(judged, convention),
+            *_query_notes(judged, measures, convention),
             *_grade_notes(judged, measures, convention),
             *_depth_notes(judged, measures, convention),
             *_condensed_notes(measures, convention),
@@ -245,10 +247,7 @@ def _measure_values(
     zeros = {"one": ("precision", "set_precision"), "recall-one": set(MEASURE_REGISTRY) - {"recall", "set_recall"}}
     keeps_zero = convention.none == "zero" or spec.name in zeros.get(convention.none, ())
     if spec.needs_relevant and not keeps_zero:
-        # Gains have no minimum relevant grade: any grade above 0 has gain.
-        pool = judged.pool
-        is_relevant = pool.grades >= options["rel"] if "rel" in options else pool.grades > 0
-        has_no_relevant = np.bincount(pool.owner[is_relevant], minlength=judged.n) == 0
+        has_no_relevant = np.bincount(judged.pool.owner[_is_relevant(judged, measure)], minlength=judged.n) == 0
     return column, has_no_relevant, spec.keeps_missing, spec.aggregate
 
 
@@ -271,7 +270,7 @@ def _f1_of_means(judged: JudgedRanks, measure: Measure, convention: Convention) 
 def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
     if convention.missing == "error" and not judged.answered.all():
         absent = [f"`{judged.pool.queries[i]}`" for i in np.flatnonzero(~judged.answered).tolist()]
-        names = join_names(absent, MAX_NAMED_QUERIES)
+        names = _name_queries(absent)
         raise BadInput(
             f"{judged.name} has no ranking for {len(absent)} of {judged.n} judged queries ({names})",
             hint="use `-C missing=zero` to count them as 0, or `-C missing=skip` to leave them out",
@@ -280,14 +279,65 @@ def _check_missing_queries(judged: JudgedRanks, convention: Convention) -> None:
 
 def _describe_missing_queries(judged: JudgedRanks, convention: Convention) -> str:
     absent = [judged.pool.queries[i] for i in np.flatnonzero(~judged.answered).tolist()]
-    names = join_names(absent, MAX_NAMED_QUERIES)
-    if len(absent) == judged.n and judged.extra_queries:
+    names = _name_queries(absent)
+    if len(absent) == judged.n and judged.unjudged_queries:
         return f"has none of the {judged.n:,} judged queries ({names}): check the query ids and the order of columns"
     fate = "count 0" if convention.missing == "zero" else "are left out"
     return f"lacks {len(absent):,} of {judged.n:,} judged queries ({names}), which {fate}"
 
 
-def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
+def _describe_repeats(queries: Sequence[str], repeats: Ints, rule: str) -> str:
+    """Return the number of repeated documents, the queries, and how they count."""
+    names = _name_queries([queries[i] for i in np.flatnonzero(repeats).tolist()])
+    hits = pluralise(int(repeats.sum()), "hit repeats", "hits repeat")
+    effects = {
+        "unit": "ranks count distinct documents (unit=document)",
+        "first": "k counts hits, and a document scores once, at its first rank (`-C unit=document` counts documents)",
+        "count": "every occurrence counts (duplicates=count)",
+    }
+    n_queries = pluralise(int(np.count_nonzero(repeats)), "query")
+    return f"{hits} a document of the same ranking in {n_queries} ({names}): {effects[rule]}"
+
+
+def _describe_queries_without_relevant(
+    judged: JudgedRanks, measures: Sequence[Measure | MeasureFunction], convention: Convention
+) -> list[str]:
+    """Return a note on the queries without a relevant document, unless no query has one."""
+    pool = judged.pool
+    measures_by_queries: dict[tuple[int, ...], list[Measure]] = {}
+    for measure in measures:
+        if isinstance(measure, Measure) and measure.spec.needs_relevant:
+            has_relevant = np.bincount(pool.owner[_is_relevant(judged, measure)], minlength=judged.n) > 0
+            measures_by_queries.setdefault(tuple(np.flatnonzero(~has_relevant).tolist()), []).append(measure)
+    fate = {
+        "zero": "count 0",
+        "skip": "are left out",
+        "one": "count 1 (precision 0)",
+        "recall-one": "count 1 in recall and 0 in other measures",
+    }[convention.none]
+    notes: list[str] = []
+    for rows, same_measures in measures_by_queries.items():
+        if 0 < len(rows) < judged.n:
+            where = "" if len(measures_by_queries) == 1 else f"{_list_names(same_measures)}: "
+            names = _name_queries([pool.queries[row] for row in rows])
+            text = f"{where}no document is relevant for {len(rows):,} of {judged.n:,} judged queries ({names})"
+            notes.append(Note(f"{text}, which {fate}", code=NO_RELEVANT_DOCUMENTS))
+    return notes
+
+
+def _is_relevant(judged: JudgedRanks, measure: Measure) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which judged documents are relevant; gain measures have no minimum grade: any above 0 has gain."""
+    options = dict(measure.options)
+    return judged.pool.grades >= options["rel"] if "rel" in options else judged.pool.grades > 0
+
+
+def _name_queries(queries: Sequence[str]) -> str:
+    return join_names(queries, MAX_NAMED_QUERIES)
+
+
+def _query_notes(
+    judged: JudgedRanks, measures: Sequence[Measure | MeasureFunction], convention: Convention
+) -> list[str]:
     notes: list[str] = []
     if judged.failures:
         notes.append(Note(describe_failures(judged.failures, judged.n), judged.name))
@@ -295,9 +345,14 @@ def _query_notes(judged: JudgedRanks, convention: Convention) -> list[str]:
         notes.append(Note(_describe_missing_queries(judged, convention), judged.name, code=MISSING_QUERIES))
     if judged.retrieved.any() and not len(judged.row) and len(judged.pool.grades):
         notes.append(Note("no returned document is judged; check that judgments and run use the same ids", judged.name))
-    if extra := judged.extra_queries:
-        unjudged = pluralise(extra, "unjudged query is", "unjudged queries are")
-        notes.append(Note(f"{unjudged} not scored", judged.name, code=UNJUDGED_QUERIES))
+    if judged.unjudged_queries:
+        unjudged = pluralise(len(judged.unjudged_queries), "unjudged query is", "unjudged queries are")
+        text = f"{unjudged} not scored ({_name_queries(judged.unjudged_queries)})"
+        notes.append(Note(text, judged.name, code=UNJUDGED_QUERIES))
+    notes += _describe_queries_without_relevant(judged, measures, convention)
+    if judged.repeats is not None:
+        text = _describe_repeats(judged.pool.queries, judged.repeats, judged.repeat_rule)
+        notes.append(Note(text, judged.name, code=REPEATED_DOCUMENTS))
     grades = judged.pool.grades
     if len(grades) and grades.max() < convention.rel:
         highest = f"the highest grade is {grades.max():g}"

@@ -95,7 +95,8 @@ def unjudged_share(judged: JudgedRanks, k: int) -> Floats:
 
 
 def _count_judged(judged: JudgedRanks, k: int) -> Floats:
-    return judged.count(judged.query[(judged.grade >= 0) & (judged.rank <= k)])
+    query, rank = judged.judged_hits
+    return judged.count(query[rank <= k])
 
 
 def judged_nonrelevant_retrieved(judged: JudgedRanks, *, rel: float = 1) -> Floats:

@@ -15,7 +15,7 @@ from ragauge.comparison.results import Overview, rank_systems
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.findings import Audit, merge_notes
+from ragauge.core.findings import Audit, Note, merge_notes
 from ragauge.core.hashes import hash_judgments, judgment_hashes
 from ragauge.core.protocols import Result
 from ragauge.core.records import Judgments, Run, Scores
@@ -341,7 +341,9 @@ def _overview_notes(inputs: ReportInputs, compared: Comparisons | None, *, commo
     run_hashes = {run.manifest.get("judgments_hash") for run in inputs.runs.values()} - {None}
     if inputs.judgments is not None and not run_hashes <= {*judgment_hashes(inputs.judgments)}:
         notes.append("the judgments differ from those that the runs were made with")
-    return merge_notes([*inputs.notes, *notes, *(() if compared is None else compared.notes)])
+    merged = merge_notes([*inputs.notes, *notes, *(() if compared is None else compared.notes)])
+    # Those on queries that are left out or count 0 first, since a terminal shows only the first notes.
+    return sorted(merged, key=lambda note: not (isinstance(note, Note) and note.code))
 
 
 def _corpus_size(inputs: ReportInputs) -> int | None:

@@ -349,7 +349,7 @@ def build_recommendations_table(curves: Sequence[MeasureCurve]) -> Table:
                 [
                     name,
                     curve.measure,
-                    Cell(smallest_k.k, text="" if smallest_k.k else "none"),
+                    Cell(smallest_k.k, text="" if smallest_k.k else "undecided" if smallest_k.undecided else "none"),
                     value,
                     smallest_k.tolerance,
                 ]

@@ -14,7 +14,7 @@ from ragauge.core.errors import MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Floats, MeasureDict, Run, Scores
 from ragauge.core.summaries import Mean
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
-from ragauge.evaluation.indicators import find_measure
+from ragauge.evaluation.indicators import find_measure, measure_range
 from ragauge.measures.conventions import Convention
 from ragauge.measures.latency import stage_latencies_ms, summarise_timings
 from ragauge.measures.names import Measure, parse_measure_names
@@ -22,7 +22,7 @@ from ragauge.measures.scoring import score_judged_ranks
 from ragauge.runs.results import Experiment, canonical_tag
 from ragauge.stats.intervals import mean_intervals
 from ragauge.stats.repeated_trials import Variation, analyse_variation, trial_intervals
-from ragauge.stats.smallest_k import SmallestK, smallest_k_each
+from ragauge.stats.smallest_k import SmallestK, smallest_k
 
 CURVE_CUTOFFS = (1, 2, 3, 5, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 CURVE_MEASURES = ("hit_rate", "recall")
@@ -269,7 +269,10 @@ def _rename_measures_to_k(scores: Scores, names: Mapping[str, str]) -> Scores:
 def _recommend_k(values: Mapping[str, Mapping[int, Floats]], measure: str) -> dict[str, SmallestK]:
     curves = {name: curve for name, curve in values.items() if len(curve) > 1}
     try:
-        return smallest_k_each(curves, measure) if curves else {}
+        return {
+            name: smallest_k(curve, measure, bounds=measure_range(measure, curve.values()))
+            for name, curve in curves.items()
+        }
     except MissingEvidence:  # Too few queries for a recommendation.
         return {}
 

@@ -6,7 +6,6 @@ several trials, `repeats.parquet` (query, repeat, doc, rank, score) has the rank
 
 from __future__ import annotations
 
-import math
 import os
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +14,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.hashes import digest, hash_documents
@@ -40,6 +41,8 @@ JUDGMENTS_FILE = "judgments.parquet"
 RERUN_HINT = "run the command that wrote it again with --fresh"
 
 
+SINGLE = np.finfo(np.float32)
+"""Range of single-precision numbers."""
 RUN_COLUMNS = {"query": "text", "doc": "text", "score": "number"}
 """Required columns of a ranking, and their types."""
 TIMING_COLUMNS = {
@@ -52,8 +55,8 @@ TIMING_COLUMNS = {
 def build_run(name: str, results: Sequence[QueryResult], manifest: Mapping[str, Any]) -> Run:
     """Build a run from query results: rankings of all trials, and timings.
 
-    Hits are ranked in the order of return. Scores are made strictly decreasing, by the smallest possible steps. Of a
-    duplicate document, the first rank is used.
+    The rows are the hits in the order of return, in which a document may be repeated. Scores are made strictly
+    decreasing, also in single precision, so that every tool reads this order.
     """
     import polars as pl
 
@@ -88,13 +91,33 @@ def _rankings_frame(results: Sequence[QueryResult]) -> pl.DataFrame:
 
 
 def _ranking_rows(result: QueryResult) -> Iterator[tuple[str, int, str, int, float]]:
-    last, seen_docs = math.inf, set()
-    for doc, score in zip(result.docs, result.scores, strict=True):
-        if doc in seen_docs:
-            continue
-        seen_docs.add(doc)
-        last = score if score < last else math.nextafter(last, -math.inf)
-        yield _encodable_text(result.query), result.repeat, _encodable_text(doc), len(seen_docs), last
+    scores = _strictly_decreasing(result.scores)
+    for rank, (doc, score) in enumerate(zip(result.docs, scores, strict=True), 1):
+        yield _encodable_text(result.query), result.repeat, _encodable_text(doc), rank, score
+
+
+def _strictly_decreasing(scores: Sequence[float]) -> list[float]:
+    """Return scores that decrease strictly in single precision.
+
+    A score that does not is replaced by the next lower single-precision number. Near the lowest number, which has
+    none, the scores above are raised.
+
+    >>> _strictly_decreasing([0.5, 0.25, 0.125]), _strictly_decreasing([0.5, 0.5, 1.0])
+    ([0.5, 0.25, 0.125], [0.5, 0.4999999701976776, 0.4999999403953552])
+    """
+    doubles = np.array(scores, np.float64)
+    with np.errstate(over="ignore"):
+        single = doubles.astype(np.float32)
+    finite = np.clip(np.where(np.isnan(single), np.inf, single), SINGLE.min, SINGLE.max).astype(np.float32)
+    # The bits of positive numbers are in numerical order, so that neighbouring numbers differ by 1.
+    positions = np.copysign(np.abs(finite).view(np.int32), finite).astype(np.int64)
+    step = np.arange(len(positions))
+    decreasing = np.minimum.accumulate(positions + step) - step
+    decreasing = np.maximum(decreasing, step[::-1] - int(SINGLE.max.view(np.int32)))
+    stepped = np.copysign(np.abs(decreasing).astype(np.int32).view(np.float32), decreasing)
+    kept = np.isfinite(single) & (decreasing == positions)
+    distinct_scores: list[float] = np.where(kept, doubles, stepped).tolist()
+    return distinct_scores
 
 
 def _stage_column(stage: str) -> str:
@@ -141,17 +164,11 @@ def find_successful_results(run: Run) -> list[QueryResult]:
     ]
 
 
-def count_duplicate_hits(results: Sequence[QueryResult]) -> int:
-    """Count the duplicate documents in the rankings of the first trial."""
-    return sum(len(result.docs) - len(set(result.docs)) for result in results if result.repeat == 0)
-
-
 def count_changed_rankings(results: Sequence[QueryResult]) -> int:
     """Count the queries whose ranking differs between trials; failures are ignored."""
-    # Without duplicates, as results are read from a folder.
-    good = [(result, list(dict.fromkeys(result.docs))) for result in results if result.status == "ok"]
-    first = {result.query: docs for result, docs in good if result.repeat == 0}
-    return len({result.query for result, docs in good if result.query in first and first[result.query] != docs})
+    good = [result for result in results if result.status == "ok"]
+    first = {result.query: result.docs for result in good if result.repeat == 0}
+    return len({result.query for result in good if first.get(result.query, result.docs) != result.docs})
 
 
 def write_run_folder(run: Run, folder: Path) -> None:

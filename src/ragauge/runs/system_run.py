@@ -255,7 +255,7 @@ class SystemRun:
         return not servers and is_reproducible("retrievers", self.system)
 
     def _without_own_document(self, result: QueryResult) -> QueryResult:
-        if result.query in self.queries_in_corpus and result.query in result.docs:
+        while result.query in self.queries_in_corpus and result.query in result.docs:
             position = result.docs.index(result.query)
             del result.docs[position], result.scores[position]
         del result.docs[self.plan.k :], result.scores[self.plan.k :]
@@ -269,13 +269,12 @@ class SystemRun:
         later = sum(result.status != "ok" for result in results) - len(failed)
         empty = sum(result.status == "ok" and not result.docs for result in first)
         restarts = sum(part.get("server_restarts", 0) for part in iterate_parts(performed.evidence))
-        n_duplicates, changed = runs_folder.count_duplicate_hits(results), runs_folder.count_changed_rankings(results)
+        changed = runs_folder.count_changed_rankings(results)
         notes: list[tuple[Any, str]] = [
             (failed, describe_failures({result.query: result.error for result in failed}, len(first))),
             (later, f"{later} queries failed in a later trial; their latencies are excluded"),
             (empty, f"{empty} of {len(first)} queries returned no documents"),
             (returned.unknown, returned.describe()),
-            (n_duplicates, f"{n_duplicates} duplicate documents in rankings; only their first rank counts"),
             (changed, f"{changed} queries have different rankings in different trials"),
             (
                 performed.evidence.get("index_used") is False,

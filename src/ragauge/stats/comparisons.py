@@ -92,7 +92,10 @@ class MarginTest:
 
     margin: float
     p_noninferior: float
+    """NaN if undecided: fewer than two queries, or fewer than 10 that differ by a measure whose range is unknown."""
     p_equivalent: float
+    queries_needed: int | None = None
+    """Number of queries that rule out the margin if none of them differs; None if the range is unknown."""
 
 
 @json_form(derived=["flips"])

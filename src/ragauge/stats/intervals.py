@@ -190,64 +190,6 @@ def mean_intervals(
     return bounds
 
 
-def bootstrap_upper_bound(
-    columns: Floats, confidence: float = 0.95, *, worst: float = 1.0, rounds: int = BOOTSTRAP_ROUNDS, seed: int = 0
-) -> Floats:
-    """Compute a one-sided bootstrap upper bound of each column's mean loss.
-
-    Formula: the confidence quantile of the means of `rounds` samples of n + 1 values, drawn with replacement from
-    the n values and `worst`. Without the added value the bootstrap knows only observed losses, and n queries without
-    loss would give a bound of 0. With it that bound is near 3/n, and for losses of 0 and 1 near Clopper and
-    Pearson's.
-
-    >>> bool(0.02 < bootstrap_upper_bound(np.zeros((100, 1)))[0] < 0.04)
-    True
-    """
-    losses = np.vstack([columns, np.full((1, columns.shape[1]), worst)])
-    return np.asarray(np.quantile(bootstrap_means(losses, rounds, seed), confidence, axis=0))
-
-
-def bounded_mean_interval(
-    values: Floats, confidence: float = 0.95, *, rounds: int = 20_000, seed: int = 0
-) -> tuple[float, float]:
-    """Compute an interval of the mean of values in [0, 1] that has a width even if all values are equal.
-
-    Formula: the lower end is the (1 - confidence) / 2 quantile of the mean of the m values and an additional 0,
-    under weights drawn uniformly from all that sum to 1 (Dirichlet); the upper end is its mirror image, with a 1.
-    This is a Bayesian bootstrap with an unseen worst value added: m perfect values do not prove perfection. For values
-    of 0 and 1 it is Clopper and Pearson's interval, which is then used. Coverage at the nominal level for every
-    distribution on [0, 1] is conjectured, and no counterexample is known.
-    Paper: Gaffke, Mathematical Methods of Statistics 2005; Learned-Miller and Thomas, arXiv 1905.06208.
-
-    >>> [round(end, 2) for end in bounded_mean_interval(np.ones(30))]
-    [0.88, 1.0]
-    """
-    if np.isin(values, (0, 1)).all():
-        return _clopper_pearson(int(values.sum()), len(values), confidence)
-    # Weights of equal values add up to a gamma variate, so a thousand values of three kinds need four draws per round.
-    kinds, sizes = np.unique(values.round(12), return_counts=True)
-    rng = np.random.default_rng(seed)
-    lows, highs = np.empty((2, rounds))
-    step = max(1, (1 << 22) // len(sizes))
-    for start in range(0, rounds, step):
-        block = slice(start, min(start + step, rounds))
-        weights = rng.standard_gamma(sizes.astype(np.float64), (block.stop - block.start, len(sizes)))
-        unseen = rng.standard_exponential(len(weights))
-        total = weights.sum(axis=1) + unseen
-        lows[block] = weights @ kinds / total
-        highs[block] = 1 - weights @ (1 - kinds) / total
-    tail = (1 - confidence) / 2
-    return float(np.quantile(lows, tail)), float(np.quantile(highs, 1 - tail))
-
-
-def _clopper_pearson(hits: int, n: int, confidence: float) -> tuple[float, float]:
-    from scipy.special import betaincinv
-
-    tail, misses = (1 - confidence) / 2, n - hits
-    low = betaincinv(hits, misses + 1, tail) if hits else 0.0
-    return float(low), float(betaincinv(hits + 1, misses, 1 - tail)) if misses else 1.0
-
-
 def quantile_interval(values: Floats, share: float, confidence: float) -> tuple[float, float]:
     """Compute a distribution-free interval of a quantile.
 

@@ -13,6 +13,7 @@ from ragauge.core.records import Floats
 from ragauge.stats import paired_tests
 from ragauge.stats.comparisons import ChangedQuery, Comparison, ComparisonSettings, MarginTest, SeedDifferences
 from ragauge.stats.intervals import bca_interval, percentile_interval
+from ragauge.stats.margin_tests import margin_p_value, queries_without_difference
 from ragauge.stats.paired_tests import correct_p_values
 from ragauge.stats.power import detectable_difference, queries_needed
 from ragauge.stats.repeated_trials import (
@@ -47,6 +48,8 @@ class SystemPair:
     """Labels of the rows, if both systems have the same seeds or one has a single row; otherwise empty."""
     lower_is_better: bool = False
     stratum: str = ""
+    max_difference: float = math.inf
+    """Largest possible difference of two scores; infinite if it is unknown."""
 
 
 def compare_pairs(pairs: Sequence[SystemPair], method: ComparisonSettings) -> list[Comparison]:
@@ -195,18 +198,16 @@ def _changed_queries(queries: Sequence[str], baseline: Floats, system: Floats, g
 
 
 def _test_margin(gap: Floats, pair: SystemPair, method: ComparisonSettings) -> MarginTest | None:
-    """Test non-inferiority and equivalence by two one-sided t-tests.
+    """Test non-inferiority and equivalence by two one-sided tests.
 
     The tests are above minus the margin, and below the margin (Schuirmann 1987).
     """
     if method.margin is None:
         return None
-    if len(gap) < 2:
-        return MarginTest(method.margin, math.nan, math.nan)
     better = -gap if pair.lower_is_better else gap
-    p_above = float(paired_tests.t_test(better[:, None], -method.margin)[1][0])
-    p_below = float(paired_tests.t_test(-better[:, None], -method.margin)[1][0])
-    return MarginTest(method.margin, p_above, max(p_above, p_below))
+    p_above, p_below = (margin_p_value(losses, method.margin, pair.max_difference) for losses in (-better, better))
+    needed = queries_without_difference(method.margin, pair.max_difference, method.alpha)
+    return MarginTest(method.margin, p_above, max(p_above, p_below), needed)
 
 
 def _test_over_seeds(

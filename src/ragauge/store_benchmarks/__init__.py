@@ -140,7 +140,13 @@ def bench(
         repeats=settings.repeats,
         cutoffs=settings.cutoffs,
         true_neighbours=neighbours.neighbours.shape[1],
-        provenance={"made": utc_now(), **provenance(), "vectors_hash": vectors.hash, "seed": settings.seed},
+        provenance={
+            "made": utc_now(),
+            **provenance(),
+            "vectors_hash": vectors.hash,
+            "seed": settings.seed,
+            **({"embedder": run_options.embedder} if isinstance(run_options.embedder, str) else {}),
+        },
         notes=[*vectors.notes, *neighbours.notes],
     )
 

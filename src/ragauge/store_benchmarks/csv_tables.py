@@ -9,7 +9,7 @@ from typing import Any
 from ragauge.core.summaries import Latency
 from ragauge.output.tables import Column, Row, Table, Value
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points, points_with_filter
-from ragauge.store_benchmarks.results import MeasuredConfiguration, StoreBenchmark, format_option
+from ragauge.store_benchmarks.results import Backlog, MeasuredConfiguration, StoreBenchmark, format_option
 
 LATENCY_FIELDS = tuple(field.name for field in fields(Latency))
 BUILD_FIELDS = ("insert_seconds", "index_seconds", "disk_bytes", "memory_bytes", "cold_open_ms", "cold_first_ms")
@@ -50,10 +50,12 @@ def build_point_rows(result: StoreBenchmark) -> Table:
 def build_load_rows(result: StoreBenchmark) -> Table:
     """Build the table with one row per load test, with latency from the scheduled and the send time."""
     names = ["series", "configuration", "clients", "rate", "qps", "kept_up", "late"]
+    names += [f"backlog_{field.name}" for field in fields(Backlog)]
     names += [*_latency_names(), *_latency_names("service_"), "note", "doubts", "made", "reused"]
     rows: list[Row] = [
         [
             *(point.series, str(point.configuration), load.clients, load.rate, load.qps, load.kept_up, load.late),
+            *(None if load.backlog is None else getattr(load.backlog, field.name) for field in fields(Backlog)),
             *(*_latency_values(load.latency), *_latency_values(load.service)),
             *(load.note, "; ".join(load.doubts), load.made, load.reused),
         ]

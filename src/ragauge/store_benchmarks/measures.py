@@ -23,9 +23,11 @@ from ragauge.core.errors import MissingEvidence
 from ragauge.core.records import Floats, Ints
 from ragauge.core.summaries import Latency
 from ragauge.measures.binary import within_epsilon
+from ragauge.output.numbers import format_number
 from ragauge.store_benchmarks.neighbour_measures import are_similarities, compute_ranking_measures
 from ragauge.store_benchmarks.results import (
     RECALL_MEASURE,
+    Backlog,
     ExactNeighbours,
     FilteredSearch,
     LoadResult,
@@ -41,6 +43,8 @@ TIE_TOLERANCE = 1e-6
 """Relative tolerance within which a result counts as near as the k-th exact neighbour (RECALL_MEASURE)."""
 ANN_BENCHMARKS_TOLERANCE = 0.001
 """Relative tolerance of ANN-benchmarks (`recall(of=eps)`); if distances differ little, it accepts wrong results."""
+BACKLOG_PARTS = 10
+"""Number of parts of a load test whose mean send delays are compared."""
 PAIRS_PER_BATCH = 4_096
 COMPARISONS_PER_BATCH = 1 << 18
 DISTANCE_TOLERANCE = 0.01
@@ -50,6 +54,11 @@ ORDER_TOLERANCE = 1e-5
 FLOAT32_TOLERANCE = 1e-6
 """Maximum error of single precision relative to the terms of a distance."""
 MAX_SEND_DELAY_NS = 1_000_000
+MIN_BACKLOG_GROWTH_MS, MAX_LAST_DELAY_MS = 1.0, 10.0
+"""Growth of the send delay over a load test that is ignored, and the largest median delay in its last tenth.
+
+For a store with long searches they are the median time of a search, and ten times that time.
+"""
 
 
 def compute_distances(base: Matrix, queries: Matrix, positions: Ints, metric: str) -> Floats:
@@ -146,15 +155,25 @@ def distance_errors(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> 
         )
         return errors
     if wrong := int(is_wrong.sum()):
-        median_claim, median_true = float(np.median(claims[is_wrong])), float(np.median(true[is_wrong]))
-        much = abs(median_true) > float(np.median(rounding[is_wrong]))
-        typical = f"{median_claim / median_true:.3g} times" if much else f"{median_claim:.3g} instead of 0"
-        if np.allclose(claims[is_wrong], true[is_wrong] ** 2, rtol=DISTANCE_TOLERANCE):
-            typical = "their squares"
-        errors.append(f"{wrong / int(is_result.sum()):.0%} of the reported distances are wrong (typically {typical})")
+        problem = _describe_wrong_distances(claims[is_wrong], true[is_wrong], scale)
+        errors.append(f"{wrong / int(is_result.sum()):.0%} of the reported distances are wrong: {problem}")
     if disorder := int(fallen.any(axis=1).sum()):
         errors.append(f"{disorder} of {rows} results are not in the order of the reported distances")
     return errors
+
+
+def _describe_wrong_distances(claims: Floats, true: Floats, scale: float) -> str:
+    """Describe wrong distances: as squares or multiples of the true ones, else by their median error.
+
+    `scale` is the mean true distance of all results.
+    """
+    if np.allclose(claims, true**2, rtol=DISTANCE_TOLERANCE):
+        return "they are the squares of the true ones"
+    factor = float(claims @ true / (true @ true)) if np.any(true) and np.isfinite(claims).all() else 0.0
+    if abs(factor - 1) > DISTANCE_TOLERANCE and np.allclose(claims, factor * true, rtol=DISTANCE_TOLERANCE):
+        return f"they are {factor:.3g} times the true ones"
+    error = float(np.median(np.abs(claims - true)))
+    return f"their median error is {error:.2g}, and the mean true distance is {scale:.2g}"
 
 
 def summarise_search_latency(nanoseconds: NDArray[Any]) -> Latency:
@@ -176,6 +195,39 @@ def qps_spread(nanoseconds: NDArray[Any]) -> float:
     return float((rates.max() - rates.min()) / np.median(rates))
 
 
+def measure_backlog(due_ns: Ints, delays_ns: Ints, service_ms: float) -> Backlog:
+    """Measure whether the delay between the scheduled and the send time of queries grows over a load test.
+
+    Formula: least squares over the mean delays of ten parts of the test, with a 95% interval by Student's t. The delay
+    grows if the lower end of the interval, over the whole test, exceeds the larger of 1 ms and `service_ms`, the
+    median time of a search. It is too long if its median in the last part exceeds the larger of 10 ms and ten times
+    `service_ms`.
+
+    >>> due = np.arange(1000) * 1_000_000
+    >>> measure_backlog(due, due // 20, 1.0).grows, measure_backlog(due, due * 0, 1.0).grows
+    (True, False)
+    """
+    from scipy.special import stdtrit
+
+    parts = min(BACKLOG_PARTS, len(due_ns))
+    delays = [part / 1e6 for part in np.array_split(np.asarray(delays_ns, np.float64), parts)]
+    seconds = np.array([part.mean() / 1e9 for part in np.array_split(np.asarray(due_ns, np.float64), parts)])
+    means = np.array([part.mean() for part in delays])
+    last_ms = float(np.median(delays[-1]))
+    max_last_ms = max(MAX_LAST_DELAY_MS, 10 * service_ms)
+    growth = low = high = math.nan
+    if parts > 2:
+        centred = seconds - seconds.mean()
+        growth = float(centred @ means / (centred @ centred))
+        residuals = means - means.mean() - growth * centred
+        error = math.sqrt(float(residuals @ residuals) / (parts - 2) / float(centred @ centred))
+        half_width = float(stdtrit(parts - 2, 0.975)) * error
+        low, high = growth - half_width, growth + half_width
+    duration_s = float(due_ns[-1] - due_ns[0]) / 1e9
+    grows = low * duration_s > max(MIN_BACKLOG_GROWTH_MS, service_ms) or last_ms > max_last_ms
+    return Backlog(growth, low, high, last_ms, max_last_ms, grows)
+
+
 def summarise_load(raw: RawArrays, note: str = "") -> LoadResult:
     """Summarise a load test.
 
@@ -190,12 +242,17 @@ def summarise_load(raw: RawArrays, note: str = "") -> LoadResult:
         # The last scheduled query is due one interval before the end, so this idle time is part of the test.
         wall = max(len(due) / rate, float(ended.max(initial=0)) / 1e9)
     waited = np.where(sent, ended - due, until - due)
-    late = np.where(sent, began, until) - due > MAX_SEND_DELAY_NS
+    delays = np.where(sent, began, until) - due
+    late = delays > MAX_SEND_DELAY_NS
+    service = summarise_search_latency((ended - began)[sent])
+    backlog = None if math.isnan(rate) else measure_backlog(due, delays, service.p50 if service.n else 0.0)
     notes = [note] if note else ["each client had a copy of the store"] if int(raw["copies"]) else []
     if given_up := int((~sent).sum()):
         notes.append(f"{given_up} of {len(sent)} queries were dropped before they could be sent")
     if empty := int(raw["empty"]):
         notes.append(f"{empty} results were empty")
+    if backlog is not None and backlog.grows:
+        notes.append(_describe_backlog(backlog))
     seconds, cpu, switches, _, stolen, ticks = np.asarray(raw["readings"], np.float64).reshape(-1, 6).sum(axis=0)
     asleep = int(raw["server"]) or not math.isnan(rate) or int(raw["clients"]) > int(raw["cores"])
     doubts = []
@@ -208,11 +265,20 @@ def summarise_load(raw: RawArrays, note: str = "") -> LoadResult:
         None if math.isnan(rate) else rate,
         int(sent.sum()) / wall if wall > 0 else math.nan,
         summarise_search_latency(waited),
-        summarise_search_latency((ended - began)[sent]),
+        service,
         float(late.mean()) if len(late) else 0.0,
+        backlog,
         "; ".join(notes),
         doubts=doubts,
     )
+
+
+def _describe_backlog(backlog: Backlog) -> str:
+    text = f"send delay {format_number(backlog.last_ms, 'ms')} ms in the last tenth"
+    if math.isnan(backlog.growth):
+        return text
+    low, high = (format_number(end, "ms") for end in (backlog.growth_low, backlog.growth_high))
+    return f"{text}, slope {format_number(backlog.growth, 'ms')} ms/s (95% CI {low} to {high})"
 
 
 def summarise_updates(operation: str, raw: RawArrays) -> OperationLatency:

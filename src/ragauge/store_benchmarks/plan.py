@@ -256,11 +256,20 @@ def _describe_store(store: object) -> str:
 def plan_builds(stores: Sequence[str], settings: BenchmarkSettings) -> list[StoreBuild]:
     """Return the builds of all stores, in rounds of one build per store.
 
-    This order spreads a temporary slowdown of the machine over all stores.
+    This order spreads a temporary slowdown of the machine over all stores. Stores that differ in search options only
+    share a build.
     """
     builds_by_store = [list(_plan_store_builds(text, settings)) for text in stores]
-    _check_duplicate_stores([build for builds in builds_by_store for build in builds])
-    return [build for turn in itertools.zip_longest(*builds_by_store) for build in turn if build is not None]
+    builds = [build for turn in itertools.zip_longest(*builds_by_store) for build in turn if build is not None]
+    unique_by([point for build in builds for point in build.points], _label_configuration, "store")
+    shared: dict[str, StoreBuild] = {}
+    for build in builds:
+        configuration = build.configuration
+        key = repr((configuration.name, configuration.store, configuration.build))
+        earlier = shared.get(key)
+        shared[key] = build if earlier is None else replace(earlier, searches=(*earlier.searches, *build.searches))
+    _check_duplicate_stores(list(shared.values()))
+    return list(shared.values())
 
 
 def estimate_min_seconds(builds: Sequence[StoreBuild], settings: BenchmarkSettings) -> float:
@@ -464,4 +473,8 @@ def _check_duplicate_stores(builds: Sequence[StoreBuild]) -> None:
     configurations = [build.configuration for build in builds]
     named = {(configuration.name, configuration.store) for configuration in configurations if configuration.name}
     unique_by(sorted(named), itemgetter(0), "store name", hint="give each store its own name: NAME=STORE")
-    unique_by(configurations, lambda configuration: f"{configuration.name} {configuration}".strip(), "store")
+    unique_by(configurations, _label_configuration, "store")
+
+
+def _label_configuration(configuration: Configuration) -> str:
+    return f"{configuration.name} {configuration}".strip()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ragauge.core.summaries import Latency
-from ragauge.output.numbers import join_with_and
+from ragauge.output.numbers import MISSING, join_with_and
 from ragauge.output.tables import Cell, Column, Row, Table
 from ragauge.store_benchmarks.filter_results import (
     list_filters,
@@ -157,9 +157,10 @@ def _add_reused_column(table: Table, results: Sequence[Sequence[BenchmarkResult]
 def build_quality_table(result: StoreBenchmark, points: Sequence[MeasuredConfiguration]) -> Table:
     """Build a table of recall, precision and MRR at each k."""
     n_neighbours = result.true_neighbours
+    highest = f"{n_neighbours} (at most k/{n_neighbours})" if n_neighbours else "all exact neighbours"
     measures = {
         f"{result.recall.rpartition('@')[0]}@": Column("recall", "recall"),
-        "recall@": Column(f"recall of {n_neighbours or 'all'}", "recall", 0, 1),
+        "recall@": Column(f"recall of {highest}", "recall", 0, 1),
         "precision@": Column("precision", "recall"),
         "mrr@": Column("MRR", "recall"),
     }
@@ -208,7 +209,10 @@ def build_recall_level_table(result: StoreBenchmark) -> Table:
             Cell(at.p50_ms, mark="" if at.p50_ms is None else mark) for at, mark in zip(at_levels, by_p50, strict=True)
         ]
         rows.append([name, *qps, *p50s])
-    note = "Interpolated between the two nearest points of the frontier of a store, on a logarithmic scale."
+    note = (
+        "Interpolated between the two nearest points of the frontier of a store, on a logarithmic scale. The points "
+        "may be of different builds; the summary names a measured configuration."
+    )
     columns = [
         STORE_COLUMN,
         *(Column(f"QPS at {level:.2f}", "qps", 1) for level in levels),
@@ -266,7 +270,7 @@ def build_load_table(result: StoreBenchmark) -> Table:
         Column("clients", "count"),
         Column("target QPS", "number"),
         Column("QPS", "qps", legend="completed queries per second of wall-clock time, all clients"),
-        Column("sustained", drop_order=3, legend="at least 95% of the target rate"),
+        Column("sustained", drop_order=3, legend="the delay between the scheduled and the send time does not grow"),
         Column("p50 ms", "ms"),
         Column("p99 ms", "ms", 0, 4),
         Column("send p50", "ms", 0, 2),
@@ -291,7 +295,7 @@ def _load_cells(load: LoadResult) -> list[Cell]:
         Cell(load.clients),
         target,
         Cell(load.qps, mark=mark),
-        Cell("-" if is_closed else "yes" if load.kept_up else "no"),
+        Cell(MISSING if is_closed or load.kept_up is None else "yes" if load.kept_up else "no"),
         *_p50_p99_cells(load.latency, mark),
         *_p50_p99_cells(load.service, mark),
         Cell(load.note),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ragauge.core.specs import Spec, parse_spec
 from ragauge.core.text import one_line
 from ragauge.measures.names import parse_measure
 from ragauge.output.numbers import format_number, join_with_and, pluralise
@@ -27,6 +28,7 @@ from ragauge.store_benchmarks.frontiers import (
     select_representative,
 )
 from ragauge.store_benchmarks.results import (
+    SERVER_LABEL,
     Configuration,
     MeasuredConfiguration,
     StoreBenchmark,
@@ -85,6 +87,21 @@ def format_searched_store(point: MeasuredConfiguration) -> str:
     """Format a store with its search options, which differ between filters."""
     options = " ".join(f"{name}={format_option(value)}" for name, value in point.configuration.search.items())
     return f"{point.series} ({options})" if options else point.series
+
+
+def format_system(result: StoreBenchmark, point: MeasuredConfiguration) -> str:
+    """Format a configuration as a system for `ragauge run`; a user's class, which no system can name, as a store.
+
+    The address of a server is left out.
+    """
+    configuration = point.configuration
+    if ":" in configuration.store:
+        return str(configuration)
+    options = {**configuration.build, **configuration.search}
+    options |= {} if result.metric == "cosine" else {"metric": result.metric}
+    store = Spec(configuration.store, {name: value for name, value in options.items() if name != SERVER_LABEL})
+    embedder = result.provenance.get("embedder")
+    return str(Spec("dense", {**({"embedder": parse_spec(embedder)} if embedder else {}), "store": store}))
 
 
 def format_filter(key: FilterKey) -> str:
@@ -264,7 +281,12 @@ def list_benchmark_notes(result: StoreBenchmark) -> list[str]:
         stores = " of built-in stores" if any(":" in point.configuration.store for point in result.points) else ""
         overhead = f"{format_number(floor, 'ms')} ms per query"
         notes.append(f"latency{stores} includes the overhead of the harness (checks and ids), {overhead}")
-    return list(dict.fromkeys(note for note in (*notes, *result.notes) if note))
+    statements: dict[str, str] = {}
+    for point in result.points:
+        if statement := point.build.about.get("statement"):
+            series = point.configuration.series
+            statements.setdefault(series, f"{series} sends: {one_line(str(statement))}")
+    return list(dict.fromkeys(note for note in (*notes, *result.notes, *statements.values()) if note))
 
 
 def summarise_benchmark(result: StoreBenchmark) -> list[str]:
@@ -355,25 +377,30 @@ def _compare_speeds(head: str, qps: float, second: str, next_qps: float, pair: S
 
 def _describe_fastest(result: StoreBenchmark) -> str:
     stores = rank_stores(result)
-    speeds = [(name, at.qps) for name in stores if (at := find_qps_at_recall(result, name)) is not None and at.qps]
-    if not speeds:
-        best = max(stores, key=lambda name: max_recall(result, name))
-        return f"No store reaches recall {REFERENCE_RECALL:g}; {best} is closest, with {max_recall(result, best):.3f}."
+    representatives = [point for name in stores if (point := representative_point(result, name)) is not None]
+    # Measured settings only: between two builds there may be no setting with the interpolated speed.
+    points = sorted(
+        (point for point in representatives if reaches(point.quality[result.recall])), key=lambda point: -point.qps
+    )
+    if not points:
+        nearest = max(stores, key=lambda name: max_recall(result, name))
+        closest = f"{nearest} is closest, with {max_recall(result, nearest):.3f}"
+        return f"No store reaches recall {REFERENCE_RECALL:g}; {closest}."
     failing = find_failing_stores(result, stores)
-    passing = [(name, qps) for name, qps in speeds if name not in failing]
-    (name, qps), *others = passing or speeds
-    head = f"At recall {REFERENCE_RECALL:g} {name} is the fastest"
+    passing = [point for point in points if point.series not in failing]
+    best, *others = passing or points
+    head = f"At recall {REFERENCE_RECALL:g} {best.series} is the fastest"
     if not passing:
         none = f"No store with recall {REFERENCE_RECALL:g} meets all requirements"
-        head = f"{none}; by search speed alone {name} is the fastest"
+        head = f"{none}; by search speed alone {best.series} is the fastest"
     elif has_extra_stages(result):
         head += " among the stores that meet all requirements"
-    head += f": {format_number(qps, 'qps')} queries per second"
+    recall = format_number(best.quality[result.recall], "recall")
+    head += f", with `{format_system(result, best)}` (recall {recall})"
+    head += f": {format_number(best.qps, 'qps')} queries per second"
     if not others:
         return f"{head}; no other store reaches it." if len(stores) > 1 else f"{head}."
-    second, next_qps = others[0]
-    leaders = [representative_point(result, name), representative_point(result, second)]
-    return _compare_speeds(head, qps, second, next_qps, [point for point in leaders if point is not None])
+    return _compare_speeds(head, best.qps, others[0].series, others[0].qps, [best, others[0]])
 
 
 def _describe_fastest_unfiltered(result: StoreBenchmark) -> str:
@@ -417,7 +444,9 @@ def _describe_smallest(result: StoreBenchmark) -> str:
     if len(sized) > 1:
         smallest, size = min(sized, key=lambda pair: pair[1])
         builder = "" if smallest.series == quickest.series else f"{quickest.series} "
-        text = f"{smallest.series} uses the least memory ({format_number(size, 'bytes')}) and {builder}{text}"
+        unknown = [point.series for point in sufficient if point.build.memory_bytes is None]
+        known = f"; unknown for {join_with_and(unknown)}" if unknown else ""
+        text = f"{smallest.series} uses the least memory ({format_number(size, 'bytes')}{known}) and {builder}{text}"
     else:
         text = f"{quickest.series} {text}"
     stores = f"the stores with recall {REFERENCE_RECALL:g}" if len(sufficient) < len(points) else "all stores"

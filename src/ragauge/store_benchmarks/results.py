@@ -33,6 +33,8 @@ LOCATION_OPTIONS = ("path", "url", "dsn", "table", "collection", "api_key")
 FORCE_OPTION, FORCED_LABEL = "force", "forced"
 """Option that makes an engine use its index against the choice of its planner, and the label of such configurations."""
 SERVER_OPTIONS = frozenset({"url", "dsn"})
+SERVER_LABEL = "at"
+"""Option that is shown instead of the address of a server."""
 NULL_STORE = "null"
 """Name of the store that does nothing, which measures the overhead of the benchmark itself."""
 RECALL_MEASURE = "recall(of=eps,eps=1e-06)"
@@ -109,7 +111,7 @@ class Configuration:
     def shown(self) -> Configuration:
         """Copy without the location and the API key of the store, safe to print and save."""
         build = {key: value for key, value in self.build.items() if key not in LOCATION_OPTIONS}
-        away = {"at": "server"} if SERVER_OPTIONS & self.build.keys() else {}
+        away = {SERVER_LABEL: "server"} if SERVER_OPTIONS & self.build.keys() else {}
         return Configuration(self.store, {**away, **build}, self.search, self.name)
 
     def __str__(self) -> str:
@@ -127,9 +129,12 @@ class BuildCost:
     insert_seconds: float
     index_seconds: float
     disk_bytes: int | None
-    """None if the store saves nothing on disk."""
+    """None if the store saves nothing on disk, or if it is in a server that does not report it."""
     memory_bytes: int | None
-    """Growth in memory of the process, its children and its server since before the first insert; None if unknown."""
+    """Growth in memory of the process, its children and its server since before the first insert.
+
+    None if unknown, as for a server whose processes are unknown.
+    """
     cold_open_ms: float = math.nan
     """Time to open the saved store in a new process, in ms; NaN if the store cannot be reopened."""
     cold_first_ms: float = math.nan
@@ -152,6 +157,24 @@ class BuildCost:
         return math.nan if n_bytes is None or not self.vectors else n_bytes / self.vectors
 
 
+@dataclass(frozen=True)
+class Backlog:
+    """Delay between the scheduled and the actual send time of queries, and its growth over a load test."""
+
+    growth: float
+    """Growth of the delay in ms per second; NaN with fewer than three queries."""
+    growth_low: float
+    """Lower end of its 95% interval."""
+    growth_high: float
+    """Upper end of its 95% interval."""
+    last_ms: float
+    """Median delay in the last tenth of the queries."""
+    max_last_ms: float
+    """Largest such delay of a rate that counts as sustained."""
+    grows: bool
+    """Whether the delay grows, or is too long at the end."""
+
+
 @json_form(derived=("kept_up",))
 @dataclass(frozen=True)
 class LoadResult:
@@ -168,6 +191,8 @@ class LoadResult:
     """Latency from the actual send time, as a closed loop would measure it."""
     late: float = 0.0
     """Share of the queries that were sent more than 1 ms after their scheduled time."""
+    backlog: Backlog | None = None
+    """None for a closed loop, and if an earlier version measured it."""
     note: str = ""
     doubts: Sequence[str] = ()
     """Reasons why the times are not reliable; empty if none."""
@@ -177,9 +202,11 @@ class LoadResult:
     """Whether an earlier call measured it or a part of it."""
 
     @property
-    def kept_up(self) -> bool:
-        """Whether the store sustained at least 95% of the target rate."""
-        return self.rate is None or self.qps >= 0.95 * self.rate
+    def kept_up(self) -> bool | None:
+        """Whether the store sustained the target rate: its backlog did not grow. None if unknown."""
+        if self.rate is None:
+            return True
+        return None if self.backlog is None else not self.backlog.grows
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.compute.progress import Progress, ProgressCallback
-from ragauge.compute.resources import disk_bytes, measure_memory, measure_peak_memory, release_free_memory
+from ragauge.compute.resources import (
+    disk_bytes,
+    is_connected_elsewhere,
+    measure_memory,
+    measure_peak_memory,
+    release_free_memory,
+)
 from ragauge.compute.worker_process import SendEvent
 from ragauge.core.errors import BackendFailed, RagaugeError, error_summary
 from ragauge.core.protocols import FullStore
@@ -21,6 +27,7 @@ from ragauge.files.serialization import write_record
 from ragauge.runs.folder import utc_now
 from ragauge.store_benchmarks import load_test, updates
 from ragauge.store_benchmarks.jobs import BenchmarkWorkerTask
+from ragauge.store_benchmarks.results import SERVER_OPTIONS
 from ragauge.store_benchmarks.results_folder import SavedVectors, write_raw_result
 from ragauge.store_benchmarks.search_loops import (
     FilteredStore,
@@ -285,20 +292,36 @@ def _fill_store(
     if is_saved:
         store.save()
     size = store.disk_bytes()
-    if size is None and is_saved:
+    is_remote = _is_in_unknown_process(store, task)
+    if size is None and is_saved and not is_remote:
         size = disk_bytes(task.build_folder.store)
     return {
         "vectors": len(vectors),
         "insert_seconds": inserting,
         "index_seconds": indexing,
-        "memory_bytes": max(0, after.bytes - before.bytes),
-        "memory_peak_bytes": max(0, peak.increase),
+        "memory_bytes": None if is_remote else max(0, after.bytes - before.bytes),
+        "memory_peak_bytes": None if is_remote else max(0, peak.increase),
         "memory_by": after.method,
         "disk_bytes": size,
         "kept": is_saved,
         "made": utc_now(),
         "abilities": sorted(store.abilities),
     }
+
+
+def _is_in_unknown_process(store: FullStore, task: BenchmarkWorkerTask) -> bool:
+    """Return whether the vectors are in a server whose processes are unknown.
+
+    What is measured in this process would then be the client alone.
+    """
+    if store.pids():
+        return False
+    return bool(
+        load_store_type(task.store).has_server
+        or SERVER_OPTIONS & task.opening.options.keys()
+        or "server" in store.describe()
+        or (":" in task.store and is_connected_elsewhere())  # a built-in store may only report its use
+    )
 
 
 def _rehearse_store(task: BenchmarkWorkerTask, vectors: SavedVectors) -> None:

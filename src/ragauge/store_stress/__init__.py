@@ -213,6 +213,7 @@ def _save_reproducer(
     description: Mapping[str, Any],
 ) -> StoreFailure:
     reproducer_folder = folder / broken.mode.replace(" ", "-")
+    is_prefix = prefix < len(data.documents)
     return write_reproducer(
         reproducer_folder,
         broken,
@@ -220,7 +221,7 @@ def _save_reproducer(
         data.queries,
         store=store,
         source=data.name,
-        command=build_command(store, str(reproducer_folder), broken, settings, data.embedder_spec),
+        command=build_command(store, str(reproducer_folder), broken, settings, data.embedder_spec, is_prefix=is_prefix),
         description=", ".join(f"{name} {value}" for name, value in description.items()),
     )
 

@@ -6,6 +6,7 @@ import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,15 +15,25 @@ import numpy as np
 from ragauge.compute.progress import scoped
 from ragauge.core.summaries import percentiles
 from ragauge.store_stress.attempts import AttemptFailure, ScheduledKill
-from ragauge.store_stress.minimal_failure import MinimalPrefix, find_minimal_prefix
+from ragauge.store_stress.minimal_failure import NOT_REPRODUCED, MinimalPrefix, find_minimal_prefix
 from ragauge.store_stress.result_checks import Ranking
-from ragauge.store_stress.results import FillRate, IngestionResult, OperationTiming, ReadBack, Stage, StoreFailure
+from ragauge.store_stress.results import (
+    FillRate,
+    IngestionResult,
+    OperationTiming,
+    ReadBack,
+    Stage,
+    StoreFailure,
+    StoreState,
+)
 from ragauge.store_stress.scenario import ALL_STEPS, FillResult, StressScenario
 
 ModeScorer = Callable[[Sequence[Ranking]], tuple[Mapping[str, float], int]]
 """Computes measures of rankings and the number of queries that they average."""
 ReproducerWriter = Callable[[StoreFailure, int, Mapping[str, Any]], StoreFailure]
 """Writes a reproducer with the first n documents and the store's description, and returns the failure with its path."""
+PhaseRepeater = Callable[[StressScenario, Stage, int], AttemptFailure | None]
+"""Repeats a phase of the test up to a stage with the first n documents, and returns its failure."""
 STEPS_BY_ACTION = {"putting": 1, "committing": 1, "reading back": 2}
 """Number of steps needed to reach an action again."""
 MAX_RATE_POINTS = 40
@@ -65,15 +76,27 @@ def run_ingestion_mode(
         replace_read_backs.clear()
         return scenario.replace_documents(fill_result, replace_read_backs.append)
 
+    def replace_again() -> AttemptFailure | None:
+        # The store filled last is one of an attempt: fill a new one with the same kills.
+        replace_read_backs.clear()
+        return _repeat_phase(
+            scenario, Stage("replacing", "replaced"), n, phase="replaced", kills=kills, record=replace_read_backs.append
+        )
+
+    def investigate(phase: StoreState, failure: AttemptFailure) -> StoreFailure:
+        repeat = partial(_repeat_phase, phase=phase, kills=kills)
+        return _investigate_failure(scenario, failure, repeat, fill_result.description, reproduce)
+
     broken: StoreFailure | None = None
     unreproduced: list[StoreFailure] = []
-    for stage in (fill, kill, replace_documents):  # replacing is last because it changes the documents of the store
-        broken = _check_stage(
-            stage,
-            n,
-            lambda failure: _investigate_failure(scenario, failure, kills, fill_result.description, reproduce),
-            unreproduced,
-        )
+    # Replacing is last because it changes the documents of the store.
+    phases: dict[StoreState, Sequence[Callable[[], AttemptFailure | None]]] = {
+        "new": (fill, fill),
+        "killed": (kill, kill),
+        "replaced": (replace_documents, replace_again),
+    }
+    for phase, runs in phases.items():
+        broken = _check_stage(runs, n, partial(investigate, phase), unreproduced)
         if broken is not None:
             break
     measures, judged = score_rankings(fill_result.rankings) if fill_result.rankings and n else ({}, 0)
@@ -101,20 +124,20 @@ def run_ingestion_mode(
 
 
 def _check_stage(
-    run: Callable[[], AttemptFailure | None],
+    runs: Sequence[Callable[[], AttemptFailure | None]],
     documents: int,
     investigate: Callable[[AttemptFailure], StoreFailure],
     unreproduced: list[StoreFailure],
 ) -> StoreFailure | None:
     """Run a stage and return its failure, or None.
 
-    A failure that was not reproduced and lost no document is retried once. If the retry fails in the same way, the
-    failure counts as reproduced, with the retry as the last try with all documents. Other failures go to
-    `unreproduced`.
+    A failure that was not reproduced and lost no document is retried once, by the second of `runs`. If the retry fails
+    in the same way, the failure counts as reproduced, with the retry as the last try with all documents. If it fails
+    in another way, that is a failure too, because the stage never passed. Otherwise the failure goes to `unreproduced`.
     """
     earlier: list[StoreFailure] = []
     previous: AttemptFailure | None = None
-    for _ in range(2):
+    for run in runs:
         failure = run()
         if failure is None:
             break
@@ -127,7 +150,9 @@ def _check_stage(
             attempts = [*earlier[-1].tried, (documents, True)]
             return replace(earlier[-1], reproduced=True, tried=attempts, doubt=doubt)
         broken = investigate(failure)
-        if broken.reproduced is not False or broken.documents_lost:
+        if earlier and broken.doubt == NOT_REPRODUCED:
+            broken = replace(broken, doubt="the stage failed in both of its runs, each time in another way")
+        if broken.reproduced is not False or broken.documents_lost or broken.doubt != NOT_REPRODUCED:
             return broken
         earlier.append(broken)
         previous = failure
@@ -138,7 +163,7 @@ def _check_stage(
 def _investigate_failure(
     scenario: StressScenario,
     failure: AttemptFailure,
-    kills: Sequence[ScheduledKill],
+    repeat: PhaseRepeater,
     description: Mapping[str, Any],
     reproduce: ReproducerWriter,
 ) -> StoreFailure:
@@ -153,7 +178,7 @@ def _investigate_failure(
     )
     if not scenario.settings.bisect:
         return replace(broken, doubt="no attempt was made to reproduce it or to find a shorter prefix (--no-bisect)")
-    failing_prefix = find_failing_prefix(scenario, failure, kills)
+    failing_prefix = find_failing_prefix(scenario, failure, repeat)
     reproduced = failing_prefix.prefix is not None
     broken = replace(
         broken,
@@ -165,45 +190,66 @@ def _investigate_failure(
     )
     if not reproduced and not failure.documents_lost:
         return broken
-    return reproduce(broken, failure.after if failing_prefix.prefix is None else failing_prefix.prefix, description)
+    prefix = failing_prefix.prefix
+    return reproduce(broken, len(scenario.ids) if prefix is None else prefix, description)
 
 
-def find_failing_prefix(
-    scenario: StressScenario, failure: AttemptFailure, kills: Sequence[ScheduledKill]
-) -> MinimalPrefix:
+def find_failing_prefix(scenario: StressScenario, failure: AttemptFailure, repeat: PhaseRepeater) -> MinimalPrefix:
     """Find the shortest prefix of the documents that reproduces a failure."""
     times = 0
+    other_failures: list[str] = []
 
     def fails(documents: int) -> bool:
         nonlocal times
         times += 1
         action = f"shortest prefix, attempt {times}: {documents:,} documents"
         quiet = replace(scenario, progress=scoped(scenario.progress, action=action))
-        return failure.is_same_failure(_rerun_to_stage(quiet, failure.stage, documents, kills))
+        repeated = repeat(quiet, failure.stage, documents)
+        is_same = failure.is_same_failure(repeated)
+        if repeated is not None and not is_same and documents == len(scenario.ids):
+            other_failures.append(f"while {repeated.stage}: {repeated.error.strip().partition(chr(10))[0]}")
+        return is_same
 
-    return find_minimal_prefix(fails, len(scenario.ids), guess=failure.suspected_prefix)
-
-
-def _rerun_to_stage(
-    scenario: StressScenario, stage: Stage, documents: int, kills: Sequence[ScheduledKill]
-) -> AttemptFailure | None:
-    """Run a new store with the first documents up to a stage and return its failure."""
-    if stage.state == "killed":
-        # With all documents the original kills are repeated; with a prefix there is one kill at its last document.
-        alone = [ScheduledKill(max(0, documents - 1), False, 0.0, scenario.settings.seed)]
-        return scenario.fill_with_kills(
-            documents, kills if documents == len(scenario.ids) else alone, _ignore_read_back
+    found = find_minimal_prefix(fails, len(scenario.ids), guess=failure.suspected_prefix)
+    if found.prefix is None and other_failures:
+        found = found._replace(
+            doubt=f"{len(other_failures)} of {len(found.tried)} attempts failed in another way, {other_failures[0]}"
         )
-    if stage.state == "replaced":
-        number = len(ALL_STEPS) if stage.action == "searching" else 1
-        fill_result = scenario.fill(documents, ALL_STEPS[:number], reopen=False)
-        return fill_result.failure or scenario.replace_documents(fill_result, _ignore_read_back)
-    number = STEPS_BY_ACTION.get(stage.action, len(ALL_STEPS))
-    return scenario.fill(documents, ALL_STEPS[:number], reopen=stage.state == "reopened").failure
+    return found
 
 
 def _ignore_read_back(read_back: ReadBack) -> None:
     """Ignore a read-back."""
+
+
+def _repeat_phase(
+    scenario: StressScenario,
+    stage: Stage,
+    documents: int,
+    *,
+    phase: StoreState,
+    kills: Sequence[ScheduledKill],
+    record: Callable[[ReadBack], None] = _ignore_read_back,
+) -> AttemptFailure | None:
+    """Repeat a phase up to a stage with a new store and the first documents, and return its failure.
+
+    The new store has the same history, because a failure may depend on it. With all documents the original kills are
+    repeated; with a prefix there is one kill at its last document.
+    """
+    if kills and documents < len(scenario.ids):
+        kills = [ScheduledKill(max(0, documents - 1), False, 0.0, scenario.settings.seed)]
+    if phase == "killed":
+        return scenario.fill_with_kills(documents, kills, _ignore_read_back)
+    if phase == "replaced":
+        fill_result = scenario.fill(documents)
+        failure = fill_result.failure
+        if failure is None and kills:
+            failure = scenario.fill_with_kills(documents, kills, _ignore_read_back)
+        return failure or scenario.replace_documents(fill_result, record)
+    if stage.state == "reopened":
+        return scenario.fill(documents).failure
+    number = STEPS_BY_ACTION.get(stage.action, len(ALL_STEPS))
+    return scenario.fill(documents, ALL_STEPS[:number], reopen=False).failure
 
 
 def _median_seconds(nanoseconds: Sequence[int]) -> float:

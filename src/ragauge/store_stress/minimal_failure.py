@@ -121,8 +121,13 @@ Put {mode}, {count} of {source} make {store} fail while {stage}:
 """
 
 
-def build_command(store: str, folder: str, broken: StoreFailure, settings: StressSettings, embedder: str) -> str:
-    """Build the command that repeats the failure with the documents of a folder."""
+def build_command(
+    store: str, folder: str, broken: StoreFailure, settings: StressSettings, embedder: str, *, is_prefix: bool
+) -> str:
+    """Build the command that repeats the failure with the documents of a folder.
+
+    `is_prefix` says if these are fewer than all documents. A prefix has one kill, at its last document.
+    """
     arguments = [
         "ragauge",
         "stress",
@@ -139,14 +144,18 @@ def build_command(store: str, folder: str, broken: StoreFailure, settings: Stres
         ("--batch-size", settings.batch, StressSettings.batch),
         ("--commit-every", settings.commit_every, StressSettings.commit_every),
         ("-k", settings.k, StressSettings.k),
-        ("--kills", settings.kills, StressSettings.kills),
         ("--timeout", settings.timeout, StressSettings.timeout),
         ("--seed", settings.seed, StressSettings.seed),
     ):
         if value != default:
             arguments += [name, f"{value:g}" if isinstance(value, float) else str(value)]
-    if broken.stage.state == "killed" and broken.prefix:
-        arguments += ["--kill-at", str(broken.prefix - 1)]
+    kill_at = settings.kill_at or []
+    if is_prefix and broken.prefix and broken.stage.state in ("killed", "replaced") and (kill_at or settings.kills):
+        kill_at = [broken.prefix - 1]
+    if kill_at:
+        arguments += [argument for point in kill_at for argument in ("--kill-at", str(point))]
+    elif settings.kills != StressSettings.kills:
+        arguments += ["--kills", str(settings.kills)]
     return shlex.join([*arguments, "--no-bisect"])
 
 

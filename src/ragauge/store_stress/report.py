@@ -96,9 +96,14 @@ def summarise_stress_test(result: StressTest) -> list[str]:
 def _describe_failure(store: str, failure: StoreFailure) -> str:
     error = _first_line(failure.error)
     end = "" if error.endswith((".", "!", "?")) else "."
-    more = " Not reproduced, but documents were lost or altered." if failure.reproduced is False else ""
+    more = f" Not reproduced, but {explain_unreproduced(failure)}." if failure.reproduced is False else ""
     documents = pluralise(failure.after, "document")
     return f"{store} failed {failure.mode} while {failure.stage}, after {documents}: {error}{end}{more}"
+
+
+def explain_unreproduced(failure: StoreFailure) -> str:
+    """Explain why a failure that was not reproduced counts as a failure of the store."""
+    return "documents were lost or altered" if failure.documents_lost else failure.doubt
 
 
 def _first_line(text: str) -> str:

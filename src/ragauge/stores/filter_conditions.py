@@ -17,6 +17,8 @@ from ragauge.core.errors import BadInput
 EQUAL, ONE_OF = "=", "in"
 FILTER_OPERATORS = {"$eq": EQUAL, "$in": ONE_OF, "$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 RANGE_OPERATORS = (">", ">=", "<", "<=")
+MAX_EXACT_INTEGER = 2**53
+"""Integers below it are exact in double precision, from it on some are not."""
 HINT = 'use a text, a number, true or false, {"$in": [...]}, or a range {"$gte": 1, "$lt": 5}'
 
 

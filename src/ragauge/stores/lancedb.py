@@ -142,12 +142,14 @@ class LanceDBEngine(Engine):
         with self._lock:
             if self.settings.index == "none" or self._table.count_rows() < MIN_VECTORS_FOR_INDEX:
                 return
-            if self._table.list_indices():
-                self._table.optimize()
-            else:
-                self._table.create_index("vector", config=self._index_config(), replace=True)
-                # Merge the files of single inserts and delete old versions.
+            indices = self._table.list_indices()
+            if not indices:
+                # Merge the files of single inserts and delete old versions. Not afterwards: `optimize` also joins small
+                # partitions of an index, so that a search would compare more vectors than `partitions` says.
                 self._table.optimize(cleanup_older_than=timedelta(milliseconds=1))
+                self._table.create_index("vector", config=self._index_config(), replace=True)
+            elif any(index.num_unindexed_rows for index in indices):
+                self._table.optimize()
 
     def tune(self, settings: StoreSettings) -> None:
         super().tune(settings)

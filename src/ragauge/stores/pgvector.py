@@ -126,11 +126,11 @@ class PgVectorStore(VectorStore):
             return ids, distances
         if not self._ready:
             self.build()
-        with stage("retrieve"), self._engine.searching():
-            for row, query in enumerate(queries):
-                rows = self._engine.search(query, k, len(self), where)
-                ids[row, : len(rows)] = [key for key, _ in rows]
-                distances[row, : len(rows)] = [distance for _, distance in rows]
+        with stage("retrieve"):
+            for row, neighbours in enumerate(self._engine.search(queries, k, len(self), where)):
+                found = len(neighbours)
+                if found:
+                    ids[row, :found], distances[row, :found] = zip(*neighbours, strict=True)
         return ids, distances
 
     def explain(self, vector: Any, k: int, where: Mapping[str, Any] | None = None) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ragauge.core.errors import BadInput
 from ragauge.stores import postgres
@@ -84,7 +85,11 @@ class PostgresVectorTable(PostgresTable):
         self._connection = self._open_connection()
         self._writer = self._open_connection()
         self._versions = postgres.read_versions(self._connection)
-        self._statements: dict[tuple[str, bool], str] = {}
+        self._statements: dict[tuple[int, int, str], str] = {}
+        self._last_statement: str | None = None
+        """Statement of the last search."""
+        self._configured_for: tuple[int, bool] | None = None
+        """The `k` for which the connection for searches has its settings, and whether it is for a filter."""
         self._writer_lost = False
         self._recovery = postgres.ServerRecovery()
         self.exists = self._indexed = self._analysed = False
@@ -96,7 +101,6 @@ class PostgresVectorTable(PostgresTable):
         self.index = replace(self.index, lists=self.index.lists or chosen_lists).for_rows(n_rows)
         with postgres.postgres_errors(self._dsn):
             exists = self._table_exists(self._connection)
-            self._configure_session()
         if not exists:
             self.close()
             raise BadInput(
@@ -137,57 +141,45 @@ class PostgresVectorTable(PostgresTable):
                 return
             if not self._indexed:
                 self.index = self.index.for_rows(n_rows)
-                if self._create_index(self._writer, self._dimension):
-                    self._configure_session()
+                self._create_index(self._writer, self._dimension)
+                self._configured_for = None
             self._writer.execute(self._compose("ANALYZE {}"))
             self._indexed = self._analysed = True
 
     def tune(self, index: VectorIndex, rerank: int) -> None:
         """Use the search options of an index; a chosen number of probes stays if none is given."""
         probes = index.probes or self.index.probes
-        self.index = replace(self.index, ef_search=index.ef_search, probes=probes, force=index.force)
-        self.rerank = rerank
-        with postgres.postgres_errors(self._dsn):
-            self._configure_session()
+        with self._lock:
+            self.index = replace(self.index, ef_search=index.ef_search, probes=probes, force=index.force)
+            self.rerank = rerank
+            self._configured_for = None
 
-    @contextmanager
-    def searching(self) -> Iterator[None]:
-        """Lock the connection for searches, and raise its errors as errors of ragauge.
-
-        If the server dies inside the block, BackendRestarted is raised once it accepts connections again: the query
-        can be repeated.
-        """
-        with self._lock, postgres.postgres_errors(self._dsn):
-            try:
-                yield
-            except Exception as error:
-                if not postgres.is_connection_lost(error):
-                    raise
-                self._dsn = self._recovery.recover(self._dsn)
-                self._connection.close()
-                self._connection = self._open_connection()
-                self._configure_session()
-                self._writer_lost = True
-                raise postgres.restart_error(self._dsn) from None
-
-    def search(self, query: Any, k: int, size: int, where: Mapping[str, Any] | None) -> list[Any]:
-        """Return pairs of id and distance, inside of `searching`; `size` is the number of rows.
+    def search(
+        self, queries: Matrix, k: int, size: int, where: Mapping[str, Any] | None
+    ) -> list[list[tuple[str, float]]]:
+        """Return pairs of id and distance of each query, nearest first; `size` is the number of rows.
 
         Even an iterative scan ends. A strict filter, or a graph full of deleted rows that the server has not cleaned up
         yet, can leave too few rows; then all rows are compared.
+
+        If the server dies, BackendRestarted is raised once it accepts connections again: the query can be repeated.
         """
-        rows = self._run_search(query, k, where, self._search_settings(k, where))
-        short = (where and len(rows) < k) or (self.has_outdated_rows and len(rows) < min(k, size))
-        if short and self.index.kind != "none":
-            self._fallbacks += 1
-            rows = self._run_search(query, k, where, EXACT_SCAN_SETTINGS)
-        return rows
+        with self._lock:
+            # Without an error this is faster than a context manager.
+            try:
+                statement, values = self._prepare_search(k, where)
+                self._last_statement = statement
+                return [self._search_one(query, k, size, where, statement, values) for query in queries]
+            except Exception as error:
+                self._raise_search_error(error)
 
     def explain(self, query: Any, k: int, where: Mapping[str, Any] | None) -> Any:
         """Return the plan of a search as PostgreSQL's JSON."""
         with self._lock, postgres.postgres_errors(self._dsn):
-            (row,) = self._run_search(query, k, where, self._search_settings(k, where), explained=True)
-        return row[0][0]
+            statement, values = self._prepare_search(k, where)
+            explained = f"EXPLAIN (FORMAT JSON) {statement}"
+            plan = self._connection.execute(explained, self._to_parameters(query, values)).fetchone()
+        return plan and plan[0][0]
 
     def keep(self, folder: Path) -> None:
         """Keep the table when it is closed, as long as the folder exists."""
@@ -239,6 +231,8 @@ class PostgresVectorTable(PostgresTable):
             "table": self.table,
             **self.index.describe(),
         }
+        if self._last_statement is not None:
+            about["statement"] = self._last_statement
         if self.index.binary:
             about["rerank"] = self.rerank
         if self.index.kind != "none":
@@ -257,11 +251,6 @@ class PostgresVectorTable(PostgresTable):
                 self._writer = self._open_connection()
                 self._writer_lost = False
             yield
-
-    def _configure_session(self) -> None:
-        force = [("enable_seqscan", "off" if self.index.force else "on")]
-        with self._lock:
-            self._connection.execute(*postgres.build_settings_statement([*self.index.settings(), *force]))
 
     def _create_vector_table(self, dimension: int) -> None:
         from psycopg import errors
@@ -288,37 +277,76 @@ class PostgresVectorTable(PostgresTable):
         with self._writer.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types(["text", self.index.type, "jsonb"])
             for row, (key, vector) in enumerate(zip(ids, matrix, strict=True)):
-                values = empty if metadata is None else postgres.to_jsonb(metadata[row], f"the metadata of {key!r}")
+                values = empty
+                if metadata is not None:
+                    numbers = {name: postgres.to_exact_number(value) for name, value in metadata[row].items()}
+                    values = postgres.to_jsonb(numbers, f"the metadata of {key!r}")
                 copy.write_row((key, to_vector(vector), values))
 
-    def _search_settings(self, k: int, where: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-        return self.index.search_settings(k * self.rerank if self.index.binary else k, filtered=bool(where))
+    def _prepare_search(self, k: int, where: Mapping[str, Any] | None) -> tuple[str, list[Any]]:
+        """Return the statement of a search and the values of its filter, and set what the session needs for it.
 
-    def _run_search(
+        The session keeps the settings, as that of a user does, so that further searches are one statement each.
+        """
+        if (needed := (k, bool(where))) != self._configured_for:
+            self._configured_for = None
+            candidates = k * self.rerank if self.index.binary else k
+            settings = {
+                "enable_seqscan": "off" if self.index.force else "on",
+                **({} if self.index.kind == "none" else {f"{self.index.kind}.iterative_scan": "off"}),
+                **dict(self.index.settings()),
+                **dict(self.index.search_settings(candidates, filtered=bool(where))),
+            }
+            self._connection.execute(*postgres.build_settings_statement(list(settings.items())))
+            self._configured_for = needed
+        condition, values = postgres.filter_to_sql(where) if where else ("", [])
+        return self._search_statement(k, condition), values
+
+    def _search_one(
         self,
         query: Any,
         k: int,
+        size: int,
         where: Mapping[str, Any] | None,
-        local: Sequence[tuple[str, str]],
-        *,
-        explained: bool = False,
-    ) -> list[Any]:
-        parameters = {"vector": query, "k": k, "many": k * self.rerank}
-        text, values = postgres.filter_to_sql(where) if where else ("", {})
-        with ExitStack() as inside:
-            if local:
-                inside.enter_context(self._connection.transaction())
-                self._connection.execute(*postgres.build_settings_statement(local, local=True))
-            return self._connection.execute(
-                self._search_statement(text, explained), {**parameters, **values}
-            ).fetchall()
+        statement: str,
+        values: list[Any],
+    ) -> list[tuple[str, float]]:
+        parameters = self._to_parameters(query, values)
+        rows = self._connection.execute(statement, parameters).fetchall()
+        short = (where and len(rows) < k) or (self.has_outdated_rows and len(rows) < min(k, size))
+        if short and self.index.kind != "none":
+            self._fallbacks += 1
+            with self._connection.transaction():
+                self._connection.execute(*postgres.build_settings_statement(EXACT_SCAN_SETTINGS, local=True))
+                rows = self._connection.execute(statement, parameters).fetchall()
+        # Scans of a halfvec index and iterative IVFFlat scans return rows only approximately in order.
+        rows.sort(key=itemgetter(1))
+        return rows
 
-    def _search_statement(self, filtered: str, explained: bool) -> str:
-        """Return the statement of a search; cached.
+    def _to_parameters(self, query: Any, values: list[Any]) -> list[Any]:
+        """Return the values of a statement in the order of its placeholders."""
+        if self.index.half:
+            from pgvector import HalfVector
 
-        Composing it takes longer than a small search.
-        """
-        if (filtered, explained) not in self._statements:
-            composed = self.index.search(self.table, self._dimension, filtered=filtered, explained=explained)
-            self._statements[filtered, explained] = composed.as_string(self._connection)
-        return self._statements[filtered, explained]
+            query = HalfVector(query)
+        return [query, *values, query] if self.index.binary else [query, *values]
+
+    def _search_statement(self, k: int, condition: str) -> str:
+        """Return the statement of a search; cached, since composing it takes longer than a small search."""
+        key = (k, self.rerank, condition)
+        if key not in self._statements:
+            composed = self.index.search(self.table, self._dimension, k, k * self.rerank, filtered=condition)
+            self._statements[key] = composed.as_string(self._connection)
+        return self._statements[key]
+
+    def _raise_search_error(self, error: Exception) -> NoReturn:
+        """Raise an error of a search as an error of ragauge; reconnect first if the server died."""
+        with postgres.postgres_errors(self._dsn):
+            if not postgres.is_connection_lost(error):
+                raise error
+            self._dsn = self._recovery.recover(self._dsn)
+            self._connection.close()
+            self._connection = self._open_connection()
+            self._configured_for = None
+            self._writer_lost = True
+            raise postgres.restart_error(self._dsn) from None

@@ -20,19 +20,12 @@ MAX_EF_SEARCH = 1000
 EXACT_SCAN_SETTINGS = (("enable_indexscan", "off"), ("enable_seqscan", "on"))
 """Settings for an exact search: vector indexes are used only in index scans, so without those every row is compared."""
 
-NEAREST_SQL = """WITH near AS MATERIALIZED (
-  SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM {table} {filter} ORDER BY distance LIMIT %(k)s
-) SELECT id, distance FROM near ORDER BY distance + 0"""
-"""Search statement, which sorts twice.
-
-Scans of a halfvec index and iterative IVFFlat scans return rows only approximately in order. Without the `+ 0`,
-PostgreSQL 17 and newer would skip the second sort.
-"""
-BINARY_QUANTIZED_SQL = """WITH near AS MATERIALIZED (
-  SELECT id, embedding FROM {table} {filter}
-  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%(vector)s::{type})::bit({dimension})
-  LIMIT %(many)s
-) SELECT id, embedding {operator} %(vector)s::{type} AS distance FROM near ORDER BY distance LIMIT %(k)s"""
+NEAREST_SQL = "SELECT id, embedding {operator} %s AS distance FROM {table}{filter} ORDER BY distance LIMIT {k}"
+"""Search statement, as pgvector's documentation writes it."""
+BINARY_QUANTIZED_SQL = """SELECT id, embedding {operator} %s AS distance FROM (
+  SELECT id, embedding FROM {table}{filter}
+  ORDER BY binary_quantize(embedding)::bit({dimension}) <~> binary_quantize(%s) LIMIT {candidates}
+) AS candidates ORDER BY distance LIMIT {k}"""
 
 
 @dataclass(frozen=True)
@@ -116,20 +109,20 @@ class VectorIndex:
             sql.SQL(", ").join(options),
         )
 
-    def search(self, table: str, dimension: int, *, filtered: str, explained: bool) -> sql.Composed:
-        """Compose the statement of a search, or of its plan.
+    def search(self, table: str, dimension: int, k: int, candidates: int, *, filtered: str) -> sql.Composed:
+        """Compose the statement of a search.
 
-        `filtered` is a condition with placeholders, or empty.
+        `filtered` is a condition with placeholders, or empty. `candidates` are those of a binary index.
         """
         from psycopg import sql
 
-        text = BINARY_QUANTIZED_SQL if self.binary else NEAREST_SQL
-        return sql.SQL(("EXPLAIN (FORMAT JSON) " if explained else "") + text).format(
+        return sql.SQL(BINARY_QUANTIZED_SQL if self.binary else NEAREST_SQL).format(
             operator=sql.SQL(self.operator),
-            type=sql.Identifier(self.type),
             table=sql.Identifier(table),
-            filter=sql.SQL(f"WHERE {filtered}" if filtered else ""),
+            filter=sql.SQL(f" WHERE {filtered}" if filtered else ""),
             dimension=sql.Literal(dimension),
+            k=sql.Literal(k),
+            candidates=sql.Literal(candidates),
         )
 
     def settings(self) -> list[tuple[str, str]]:

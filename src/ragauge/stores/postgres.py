@@ -11,12 +11,13 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from ragauge.core.errors import BackendFailed, BackendRestarted, BadInput, MissingExtra
 from ragauge.core.secrets import redact, register_secrets
 from ragauge.stores import postgres_server
-from ragauge.stores.filter_conditions import EQUAL, ONE_OF, parse_filter
+from ragauge.stores.filter_conditions import EQUAL, MAX_EXACT_INTEGER, ONE_OF, parse_filter
 
 if TYPE_CHECKING:
     from psycopg import Connection, sql
@@ -29,12 +30,6 @@ MIN_PGVECTOR_VERSION = (0, 8)
 """The first pgvector version with iterative index scans, which continue until enough rows match a filter."""
 SERVER_DOWN_SQLSTATES = ("57P01", "57P02", "57P03")
 """SQLSTATE codes of a server that is shutting down, has crashed, or is not up yet."""
-SESSION_SETTINGS = (
-    # Plan each statement for its parameters: a generic plan does not know how many rows are wanted.
-    ("plan_cache_mode", "force_custom_plan"),
-    # Compiling a plan takes longer than one vector search.
-    ("jit", "off"),
-)
 
 
 def resolve_dsn(dsn: str | None = None) -> str:
@@ -168,7 +163,8 @@ def connect(dsn: str, settings: Sequence[tuple[str, str]] = ()) -> Connection[An
         try:
             _ensure_vector_extension(connection)
             register_vector(connection)
-            connection.execute(*build_settings_statement([*SESSION_SETTINGS, *settings]))
+            if settings:
+                connection.execute(*build_settings_statement(settings))
         except BaseException:
             connection.close()
             raise
@@ -312,28 +308,37 @@ def _ensure_vector_extension(connection: Connection[Any]) -> None:
         )
 
 
-def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Convert a filter to SQL without values, and return the values by parameter name.
+def to_exact_number(value: Any) -> Any:
+    """Return a whole number as an integer if double precision may not hold its neighbours, else the value unchanged.
+
+    jsonb has decimal numbers. The shortest decimal of a larger double differs from its value, which integers are
+    compared with.
+
+    >>> to_exact_number(2.0**60), to_exact_number(0.5), to_exact_number("a")
+    (1152921504606846976, 0.5, 'a')
+    """
+    return int(value) if isinstance(value, float) and abs(value) >= MAX_EXACT_INTEGER else value
+
+
+def filter_to_sql(where: Mapping[str, Any]) -> tuple[str, list[Any]]:
+    """Convert a filter to SQL without values, and return the values in the order of their placeholders.
 
     Equality is written as containment, which an index on the metadata can use.
     """
     conditions = parse_filter(where)
-    contained = {field: value for field, operator, value in conditions if operator == EQUAL}
-    parts = ["metadata @> %(where)s"] if contained else []
-    values: dict[str, Any] = {"where": to_jsonb(contained, "the filter")} if contained else {}
-    for number, (field, operator, value) in enumerate(
-        condition for condition in conditions if condition.operator != EQUAL
-    ):
-        values[f"f{number}"] = field
+    contained = {field: to_exact_number(value) for field, operator, value in conditions if operator == EQUAL}
+    parts = ["metadata @> %s"] if contained else []
+    values: list[Any] = [to_jsonb(contained, "the filter")] if contained else []
+    for field, operator, value in (condition for condition in conditions if condition.operator != EQUAL):
         if operator == ONE_OF:
-            values[f"v{number}"] = [to_jsonb({"": item}, "the filter") for item in value]
-            parts.append(f"jsonb_build_object('', metadata -> %(f{number})s) = ANY(%(v{number})s)")
+            values += [field, [to_jsonb({"": to_exact_number(item)}, "the filter") for item in value]]
+            parts.append("jsonb_build_object('', metadata -> %s) = ANY(%s)")
         else:
-            values[f"v{number}"] = float(value)
-            value_path = f"metadata -> %(f{number})s"
+            exact = to_exact_number(value)
+            values += [field, field, Decimal(repr(exact)) if isinstance(exact, float) else exact]
             # CASE, because the planner may test a cast before the type that it depends on.
             parts.append(
-                f"CASE WHEN jsonb_typeof({value_path}) = 'number' "
-                f"THEN ({value_path})::double precision {operator} %(v{number})s ELSE false END"
+                f"CASE WHEN jsonb_typeof(metadata -> %s) = 'number' "
+                f"THEN (metadata -> %s)::numeric {operator} %s ELSE false END"
             )
     return " AND ".join(parts), values

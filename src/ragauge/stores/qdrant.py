@@ -14,10 +14,10 @@ from ragauge.core.errors import MissingExtra
 from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores import metadata_columns
-from ragauge.stores.bookkeeping import Matrix, empty_positions
+from ragauge.stores.bookkeeping import Matrix, empty_positions, unsupported_error
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFolder, VectorEngine
-from ragauge.stores.filter_conditions import ONE_OF, FilterCondition
+from ragauge.stores.filter_conditions import MAX_EXACT_INTEGER, ONE_OF, FilterCondition
 from ragauge.stores.metadata_columns import MetadataColumn
 from ragauge.stores.search_results import PRODUCT_DISTANCES, DistanceConversions, RawNeighbours
 from ragauge.stores.store_settings import StoreSettings, search_option
@@ -131,6 +131,12 @@ class QdrantEngine(VectorEngine):
                 int(item) if isinstance(item, bool) else item for item in (bound if operator == ONE_OF else [bound])
             ]
             if operator in QDRANT_BOUNDS:
+                if isinstance(bound, int) and abs(bound) >= MAX_EXACT_INTEGER:
+                    raise unsupported_error(
+                        self.name,
+                        f"filter by `{operator} {bound}`",
+                        f"its ranges are in double precision, which is exact below {MAX_EXACT_INTEGER} only",
+                    )
                 must.append(self._range_condition(name, **{QDRANT_BOUNDS[operator]: float(bound)}))
             elif isinstance(values[0], float):
                 ranges = [self._range_condition(name, gte=value, lte=value) for value in values]

@@ -14,6 +14,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
+
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.stages import stage
 from ragauge.files.workspace import replace_file
@@ -258,13 +260,14 @@ class LibraryStore(VectorStore):
         with self._lock:
             if not self._waiting:
                 return
+            # In one call, as in the examples of the libraries: the graph of FAISS depends on the sizes of the batches.
+            self._waiting = [np.concatenate(self._waiting)]
             if self._index is None:
                 self._index = self._create_index(self._waiting)
-            position = self._bookkeeping.position_count - sum(len(part) for part in self._waiting)
-            while self._waiting:
-                part = self._waiting.pop(0)
-                self._insert(range(position, position + len(part)), part)
-                position += len(part)
+            (matrix,) = self._waiting
+            end = self._bookkeeping.position_count
+            self._insert(range(end - len(matrix), end), matrix)
+            self._waiting = []
             self._ready = True
 
     def update(self, ids: Sequence[str], vectors: Any) -> None:

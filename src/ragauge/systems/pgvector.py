@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Annotated, Any, TypedDict, Unpack
 
@@ -82,10 +82,14 @@ class PgVectorDB:
     `keep=True`.
     """
 
-    def __init__(self, table: PgTable, embedder: Embedder, document_embedder: Embedder) -> None:
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise BadInput(
+            "PgVectorDB embeds and loads documents when it is opened, which a constructor cannot await",
+            hint='db = await PgVectorDB.create(documents, "wordllama", table="name")',
+        )
+
+    def _set_up(self, table: PgTable, embedder: Embedder, document_embedder: Embedder) -> None:
         self._table = table
-        self._statements = table.statements
-        self._index = table.statements.index
         self._embedder = embedder
         self._document_embedder = document_embedder
         # Texts without any known word have a zero vector. They are stored without a vector and found by words only.
@@ -123,7 +127,8 @@ class PgVectorDB:
             options.get("rank", "ts_rank"),
         )
         table = PgTable(statements, keep=options.get("keep", False))
-        db = cls(table, query_embedder, document_embedder or query_embedder)
+        db = cls.__new__(cls)
+        db._set_up(table, query_embedder, document_embedder or query_embedder)
         try:
             await db._table.open(options.get("dsn"), options.get("connections", 8))
             await db.add(documents)
@@ -161,6 +166,14 @@ class PgVectorDB:
         """Name of the table."""
         return self._statements.table
 
+    @property
+    def _statements(self) -> PgStatements:
+        return self._table.statements
+
+    @property
+    def _index(self) -> VectorIndex:
+        return self._table.statements.index
+
     async def add(self, documents: Documents) -> None:
         """Add documents: all of them or, if one is refused, none."""
         documents = to_documents(documents)
@@ -173,6 +186,18 @@ class PgVectorDB:
             self._index.check(vectors.shape[1])
             await self._table.load(documents, vectors)
             self._bookkeeping.register_ids(ids, vectors)
+
+    def tune(self, *, ef_search: int | None = None, probes: int | None = None, force: bool | None = None) -> None:
+        """Change search options of the index, which is not built again; None leaves an option as it is.
+
+        `ef_search` is of an HNSW index, `probes` of an IVFFlat index. They hold for the next search.
+        """
+        given: dict[str, Any] = {"ef_search": ef_search, "probes": probes, "force": force}
+        options = {name: value for name, value in given.items() if value is not None}
+        for name, kind in (("ef_search", "hnsw"), ("probes", "ivfflat")):
+            if name in options and self._index.kind != kind:
+                raise BadInput(f"{name} needs an index of the kind {kind}, got {self._index.kind}")
+        self._table.statements = replace(self._statements, index=replace(self._index, **options))
 
     async def semantic_search(self, query: str, k: int = 5, where: MetadataFilter = None) -> list[Hit]:
         """Return the documents with vectors nearest to the query; the score is the cosine."""
@@ -209,7 +234,8 @@ class PgVectorDB:
         """Run semantic and keyword search in one statement and add their weighted scores.
 
         Each search contributes `depth` candidates, by default ten times `k` and at least 100. The first weight is that
-        of the semantic search. `minmax` adds scores scaled to 0 to 1, `rrf` adds 1 / (60 + rank).
+        of the semantic search; a search with weight 0 contributes no document. `minmax` adds scores scaled to 0 to 1,
+        `rrf` adds 1 / (60 + rank).
         """
         return _rows_to_hits(await self._hybrid_rows(query, k, weights, where, depth=depth, fusion=fusion))
 
@@ -227,12 +253,12 @@ class PgVectorDB:
         semantic, keyword = _check_weights(weights)
         deep = max(100, 10 * check_int("k", k)) if depth is None else check_int("depth", depth, k)
         statement = self._statements.hybrid(fusion, filtered=bool(where), explained=explained)
-        vector = await self._embed_query(query)
+        vector = await self._embed_query(query) if semantic else None
         parameters = {
             "query": _clean_query(query),
             "vector": vector,
             "near": 0 if vector is None else deep,
-            "depth": deep,
+            "depth": deep if keyword else 0,
             "semantic": semantic,
             "keyword": keyword,
             "k": k,
@@ -388,10 +414,16 @@ def _clean_query(query: str) -> str:
     return query.replace("\x00", " ").encode("utf-8", "replace").decode("utf-8")
 
 
-def _check_weights(weights: Sequence[float]) -> tuple[float, float]:
-    numbers = [float(weight) for weight in weights]
+def _check_weights(weights: Any) -> tuple[float, float]:
+    try:
+        numbers = [] if isinstance(weights, str) else [float(weight) for weight in weights]
+    except (TypeError, ValueError):
+        numbers = []
     if len(numbers) != 2 or not all(math.isfinite(n) and n >= 0 for n in numbers) or not any(numbers):
-        raise BadInput(f"the weights {tuple(weights)} must be two numbers of at least 0, not both 0")
+        raise BadInput(
+            f"weights must be two numbers of at least 0 and not both 0, got {weights!r:.80}",
+            hint="weights=(0.7, 0.3), that of the semantic search first",
+        )
     return numbers[0], numbers[1]
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
+from weakref import WeakKeyDictionary
 
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingExtra
@@ -31,6 +32,12 @@ with different words of the query. For words joined by OR that is better and sev
 and `ts_rank_cd` is 0.60 and 0.40 on SciFact, 0.34 and 0.30 on Cranfield, 0.33 and 0.28 on CACM, 0.36 and 0.26 on
 Vaswani.
 """
+SESSION_SETTINGS = (
+    # Plan each statement for its parameters: a generic plan does not know how many rows are wanted.
+    ("plan_cache_mode", "force_custom_plan"),
+    # Compiling a plan takes longer than one vector search.
+    ("jit", "off"),
+)
 FUSION_METHODS = ("minmax", "rrf")
 
 # A lexeme is quoted by the rules of tsquery, which differ from those of SQL strings: ' and \ are doubled.
@@ -169,6 +176,8 @@ class PgTable:
         self._pool: AsyncConnectionPool[Any] | None = None
         self._made = False
         self._connections = 1
+        self._configured: WeakKeyDictionary[AsyncConnection[Any], VectorIndex] = WeakKeyDictionary()
+        """Index whose search options a connection has."""
         self._reconnecting = asyncio.Lock()
         self._recovery = postgres.ServerRecovery()
 
@@ -235,6 +244,8 @@ class PgTable:
         with stage("retrieve"), postgres.postgres_errors(self._dsn):
             try:
                 async with pool.connection() as connection:
+                    if self._configured.get(connection) is not self.statements.index:  # it was tuned
+                        await self._apply_index_settings(connection)
                     if not local:
                         return list(await (await connection.execute(statement, parameters)).fetchall())
                     async with connection.transaction():
@@ -299,9 +310,14 @@ class PgTable:
         from pgvector.psycopg import register_vector_async
 
         await register_vector_async(connection)
-        await connection.execute(
-            *postgres.build_settings_statement([*postgres.SESSION_SETTINGS, *self.statements.index.settings()])
-        )
+        await connection.execute(*postgres.build_settings_statement(SESSION_SETTINGS))
+        await self._apply_index_settings(connection)
+
+    async def _apply_index_settings(self, connection: AsyncConnection[Any]) -> None:
+        index = self.statements.index
+        settings = [("enable_seqscan", "on"), *index.settings()]
+        await connection.execute(*postgres.build_settings_statement(settings))
+        self._configured[connection] = index
 
     async def _create_table(self, connection: AsyncConnection[Any], dimension: int) -> None:
         from psycopg import errors

@@ -23,13 +23,13 @@ from ragauge.stats.agreement import (
 from ragauge.stats.association import compute_correlations, length_slope, roc_auc
 from ragauge.stats.intervals import (
     ONE_GROUP,
-    bounded_mean_interval,
     cluster_deviations,
     cluster_ids,
     design_effect,
     mean_intervals,
     variance_of_sum,
 )
+from ragauge.stats.margin_tests import bounded_upper_bound
 
 
 def leave_one_vote_out(votes: Floats) -> tuple[Floats, Floats, Ints]:
@@ -221,7 +221,7 @@ def judge_consistency(
     return Consistency(
         replicates=columns.shape[1],
         same=_share_estimate(same.astype(np.float64), confidence, groups),
-        pairwise=_bounded_mean_estimate(np.mean(pairs, axis=0), confidence, groups, seed),
+        pairwise=_bounded_mean_estimate(np.mean(pairs, axis=0), confidence, groups),
         alpha=krippendorff_alpha(np.where(codes < 0, math.nan, codes), confidence, groups=groups, seed=seed),
         spread=estimate_mean(spread, confidence, groups=None if groups is None else groups[is_repeated], seed=seed),
     )
@@ -232,14 +232,16 @@ def _share_estimate(hits: Floats, confidence: float, groups: Ints | None) -> Est
     return proportion(float(hits.sum()), len(hits), confidence, effect=design_effect(hits, groups, confidence))
 
 
-def _bounded_mean_estimate(values: Floats, confidence: float, groups: Ints | None, seed: int) -> Estimate:
+def _bounded_mean_estimate(values: Floats, confidence: float, groups: Ints | None) -> Estimate:
     """Estimate a mean of values between 0 and 1.
 
     The interval has a width even if all values are 1.
     """
     if groups is not None or not len(values):
         return _share_estimate(values, confidence, groups)
-    return Estimate(float(values.mean()), *bounded_mean_interval(values, confidence, seed=seed), len(values))
+    one_sided = (1 + confidence) / 2
+    low, high = 1 - bounded_upper_bound(1 - values, one_sided, 1.0), bounded_upper_bound(values, one_sided, 1.0)
+    return Estimate(float(values.mean()), low, high, len(values))
 
 
 def verdict_codes(scores: Floats, threshold: float) -> Floats:

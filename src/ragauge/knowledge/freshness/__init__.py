@@ -143,7 +143,8 @@ def _from_run(run: Run, k: int, texts: Mapping[str, str]) -> _RunRankings:
         for query, repeat, status, error in run.timings.select("query", "repeat", "status", "error").iter_rows():
             if repeat == 0:
                 reasons[query] = NO_RESULTS_REASON if status == "ok" else f"the query failed ({error or status})"
-    rankings = top_documents(run.table, k)
+    table = run.table.unique(["query", "doc"], keep="first", maintain_order=True) if run.rows_are_hits else run.table
+    rankings = top_documents(table, k)
     n_differing = len(run.differing())
     notes = (
         [f"the rankings of {run.name} differ between {n_differing} trials; the first trial is used"]
