@@ -60,7 +60,7 @@ def _run_in_fork(words: list[str], cwd: str, env: dict[str, str], files: list[Pa
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
-    sys.path[:0] = [cwd]
+    # Like `python -P`: the current folder holds data and is not searched for modules.
     try:
         if words[0] == "-m":
             sys.argv = words[1:]
