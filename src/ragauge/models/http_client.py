@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from ipaddress import ip_address
 from types import ModuleType
 from typing import Any, TypedDict, Unpack
 
@@ -21,6 +22,18 @@ MAX_REDIRECTS = 5
 ACCEPTED_ENCODINGS = "gzip, deflate"
 """Accepted compressions: those whose decompressed size can be limited."""
 _DROPPED_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return whether a host of a URL is this machine: only local processes can answer there.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost.example.org")
+    (True, True, True, False)
+    """
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
 
 
 class ClientOptions(TypedDict, total=False):
