@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.secrets import redact_url, register_secrets, register_url
-from ragauge.models.http_client import find_failure, is_loopback, open_async_client, open_client
+from ragauge.models.http_client import find_failure, is_loopback, open_async_client, open_client, read_key
 
 OPENAI_URL = "https://api.openai.com/v1"
 OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
@@ -40,7 +40,7 @@ class OpenAIEndpoint:
             raise BadInput(f"`{self.shown}` is not an address", hint=example or None)
         if "?" in self.url or "#" in self.url:
             raise BadInput(f"the address {self.shown} must not have a query or a fragment", hint=example or None)
-        secret = os.environ.get(key, "")
+        secret = read_key(key)
         if key and key not in os.environ and not VARIABLE_NAME.fullmatch(key):
             raise BadInput(
                 "the option `key` must name an environment variable",
@@ -54,7 +54,6 @@ class OpenAIEndpoint:
         self._what = component
         self._key = secret or ("none" if address else "")
         self._variable = key
-        register_secrets(secret)
         register_url(self.url)
 
     @property
