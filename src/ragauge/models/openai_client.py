@@ -77,7 +77,7 @@ class OpenAIEndpoint:
 
     def open_client(self) -> Any:
         limits, timeout = self.sdk.DEFAULT_CONNECTION_LIMITS, self.sdk.DEFAULT_TIMEOUT
-        guarded = open_client(self.http, limits=limits, timeout=timeout)
+        guarded = open_client(self.http, limits=limits, timeout=timeout, trust_env=not self.is_local)
         return self.sdk.OpenAI(api_key=self._key, base_url=self.url, http_client=guarded)
 
     def open_async_client(self, timeout_s: float) -> Any:

@@ -22,7 +22,7 @@ from ragauge.core.protocols import close_if_possible, is_async
 from ragauge.core.secrets import register_fields, register_url
 from ragauge.core.specs import redact_spec
 from ragauge.core.stages import stage
-from ragauge.models.http_client import open_async_client, read_key
+from ragauge.models.http_client import is_loopback, open_async_client, read_key
 
 ID_FIELDS = ("id", "_id", "doc_id", "docid", "document_id", "id_", "node_id", "docno", "pid", "chunk_id")
 TEXT_FIELDS = ("text", "page_content", "content", "document", "body", "passage")
@@ -420,7 +420,9 @@ class HTTPRetriever:
                     hint="set bearer to the name of the variable with the token",
                 )
             request_headers["Authorization"] = f"Bearer {read_key(bearer)}"
-        self._client: Any = open_async_client(httpx, timeout=timeout, headers=request_headers)
+        self._client: Any = open_async_client(
+            httpx, timeout=timeout, headers=request_headers, trust_env=not is_loopback(address.host)
+        )
 
     async def search(self, query: str, k: int) -> list[Hit]:
         """Search with the service; raise BackendFailed if the reply is not a list of hits."""
