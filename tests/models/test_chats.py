@@ -443,6 +443,16 @@ def test_wait_for_limit_returns_longest_exhausted_limit():
     assert wait_for_limit({**headers, "x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s"}) == 1.0
 
 
+def test_parse_retry_after_ignores_long_numbers_and_dates():
+    digits = "9" * 200_000  # a parser in quadratic time would not end
+    for headers in (
+        {"retry-after": digits},
+        {"retry-after": f"Mon, 01 Jan {digits} 00:00:00 GMT"},
+        {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": digits},
+    ):
+        assert parse_retry_after(headers) is None
+
+
 # API keys and addresses.
 
 
