@@ -115,10 +115,11 @@ def _find_table(file: Any, name: str, path: Path) -> Any:
         table_names = ", ".join(sorted(file)) or "nothing"
         hint = "files of ann-benchmarks have `train`, `test`, `neighbors` and `distances`"
         raise BadInput(f"`{name}` is missing; found {table_names}", file=str(path), hint=hint)
-    table = file[name] if links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD else None
+    is_link = links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD
+    table: Any = None if is_link else file[name]
     is_dataset = isinstance(table, h5py.Dataset)
     layout = table.id.get_create_plist() if is_dataset else None
-    if table is None or (layout and (layout.get_external_count() or layout.get_layout() == h5py.h5d.VIRTUAL)):
+    if is_link or (layout and (layout.get_external_count() or layout.get_layout() == h5py.h5d.VIRTUAL)):
         raise BadInput(f"`{name}` is not stored in the file itself", file=str(path), hint="use a file without links")
     if not is_dataset or table.ndim != 2 or table.dtype.kind not in "fiu" or not all(table.shape):
         raise BadInput(f"`{name}` is not a table of numbers", file=str(path), hint="use a dense set")
