@@ -15,6 +15,7 @@ from command import command_in
 from ragauge.core.csv_cells import neutralise_cell, restore_cell
 from ragauge.core.errors import BadInput
 from ragauge.files.scores import read_scores
+from ragauge.files.table_files import numbered_cells
 
 FORMULAS = ["=1+1", "@SUM(A1)", "+cmd|' /C calc'!A0", "-2+3+cmd|' /C calc'!A0", "\t=1", "'=1", "''=1"]
 PLAIN_CELLS = ["q1", "-5", "+1.5", "-0.5", "1e-5", "-id", "'tis", "a=b", ""]
@@ -118,3 +119,11 @@ def test_cli_evaluate_unreadable_file_prints_short_error(name, tmp_path):
     (tmp_path / name).write_text("q 0 d " + "x" * 200_000 + "\n")
     (tmp_path / "a.run").write_text("q Q0 d 1 1 a\n")
     assert len(command_in(tmp_path)("evaluate", name, "a.run", code=2).stderr) < 500
+
+
+def test_numbered_cells_interleaved_readers_read_long_cells():
+    long_cell = "x" * 200_000  # more than the default limit of the csv module
+    rows = ["id,text\n", f"a,{long_cell}\n"]
+    first, second = (numbered_cells(iter(rows), "csv", "a.csv") for _ in range(2))
+    assert next(first) == next(second) == (1, ["id", "text"])
+    assert list(first) == list(second) == [(2, ["a", long_cell])]

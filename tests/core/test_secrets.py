@@ -38,8 +38,6 @@ def encode_in_every_form(secret: str) -> list[str]:
         quote(secret, safe=""),
         quote(secret),
         json.dumps(secret)[1:-1],
-        "".join(f"\\u{ord(character):04x}" for character in secret),
-        "".join(f"\\\\u{ord(character):04x}" for character in secret),
         html.escape(secret),
     ]
 
@@ -71,6 +69,14 @@ def test_redact_secret_in_any_encoding_is_removed(form):
     assert redact(f"before '{form}' after") == "before '[redacted]' after"
 
 
+@pytest.mark.parametrize("part", ["sk-", "sk-*", "a", "\\\\", "&#0", "%"])
+def test_redact_long_hostile_text_ends(part):
+    register_secrets(TOKEN)
+    encoded = base64.b64encode(TOKEN.encode()).decode()
+    text = f"{part * 500_000} {encoded}"  # an expression in quadratic time would not end
+    assert redact(text).endswith(" [redacted]")
+
+
 @given(st.text(min_size=8, max_size=40), st.text(max_size=20))
 def test_redact_any_secret_leaves_no_copy(secret, around):
     assume(len(secret.strip()) >= 8 and not secret.strip().isalpha() and not secret.strip().isdigit())
@@ -83,11 +89,24 @@ def test_redact_any_secret_leaves_no_copy(secret, around):
     forget_secrets()
 
 
-def test_redact_bytes_common_words_and_numbers_stay_in_data():
-    register_secrets("test", "1234")
-    data = b'{"claim": "the test takes 1234 ms"}'
+@pytest.mark.parametrize("key", ["test", "1234", "anything", "sk-1234", "no-key-required-here", "4111111111111111"])
+def test_redact_bytes_key_that_may_be_a_word_stays_in_data(key):
+    register_secrets(key)
+    data = f'{{"claim": "it does not say {key} about risk-**factors** or sk-a*b"}}'.encode()
     assert redact_bytes(data) == data
-    assert redact("401 for test") == "401 for [redacted]"
+    assert redact(f"401 for {key}") == "401 for [redacted]"
+
+
+def test_judge_key_that_is_a_word_changes_no_data(tmp_path, chat_server):
+    row = {"id": "s", "question": "Is anything said?", "answer": "It says anything.", "contexts": ["anything goes"]}
+    (tmp_path / "toy.jsonl").write_text(json.dumps(row))
+    run = command_in(tmp_path, OPENAI_API_KEY="anything")
+    done = run("judge", "toy.jsonl", "-c", f"openai:m@{chat_server.url}", "-m", "faithfulness", "-o", "out")
+    assert done.stderr.count("the key in OPENAI_API_KEY is not redacted in texts and replies") == 1
+    assert find_files_with(tmp_path / "out", "[redacted]") == []
+    sent = json.dumps(chat_server.requests)
+    assert "anything goes" in sent
+    assert "[redacted]" not in sent
 
 
 def test_register_url_and_fields_take_only_secrets():

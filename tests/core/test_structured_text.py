@@ -71,3 +71,9 @@ def test_cli_gate_hostile_toml_prints_error(tmp_path):
     (tmp_path / "a.run").write_text("q1 Q0 a 1 1 a\n")
     done = command_in(tmp_path)("gate", "qrels.txt", "a.run", "--rules", "gate.toml", code=2)
     assert done.stderr.startswith("error: gate.toml: the TOML cannot be read (more than 100 nested lists and objects)")
+
+
+def test_parse_json_many_keys_with_repeated_last_key_raises():
+    keys = ", ".join(f'"k{number}": 1' for number in range(300_000))  # a search in quadratic time would not end
+    with pytest.raises(InvalidText, match="duplicate key `k299999`"):
+        parse_json(f'{{{keys}, "k299999": 2}}')

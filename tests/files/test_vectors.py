@@ -344,3 +344,32 @@ def test_read_hdf5_fill_values_above_limit_raises_error(tmp_path):
     with pytest.raises(BadInput, match=r"`train` has 2,199,023 MB, more than 100 times the file"):
         read_hdf5(tmp_path / "a.hdf5")
     assert read_hdf5(tmp_path / "a.hdf5", max_vectors=3).base.shape == (3, 8)
+
+
+@pytest.mark.parametrize("kind", ["external storage", "external link", "soft link", "virtual dataset"])
+@pytest.mark.parametrize("name", ["train", "test", "neighbors"])
+@pytest.mark.slow
+def test_read_hdf5_table_outside_the_file_is_refused(tmp_path, kind, name):
+    h5py = pytest.importorskip("h5py")
+    private = tmp_path / "private.hdf5"
+    with h5py.File(private, "w") as file:
+        file["secret"] = BASE
+    with h5py.File(tmp_path / "a.hdf5", "w") as file:
+        file.attrs["distance"] = "euclidean"
+        for table in {"train", "test", "neighbors"} - {name}:
+            file[table] = BASE
+        if kind == "external storage":
+            file.create_dataset(name, (4, 2), "f4", external=[(str(private), 0, 32)])
+        elif kind == "virtual dataset":
+            layout = h5py.VirtualLayout((3, 2), "f4")
+            layout[:] = h5py.VirtualSource(str(private), "secret", (3, 2))
+            file.create_virtual_dataset(name, layout)
+        else:
+            file["outside"] = h5py.ExternalLink(str(private), "/")
+            file[name] = (
+                h5py.ExternalLink(str(private), "secret")
+                if kind == "external link"
+                else h5py.SoftLink("/outside/secret")
+            )
+    with pytest.raises(BadInput, match=rf"a\.hdf5: `{name}` is not stored in the file itself"):
+        read_hdf5(tmp_path / "a.hdf5")

@@ -215,3 +215,14 @@ def test_atomic_folder_replaces_folder_only_with_overwrite(tmp_path):
         (partial_folder / "new").touch()
     assert [path.name for path in target.iterdir()] == ["new"]
     assert list(tmp_path.iterdir()) == [target]
+
+
+def test_atomic_write_to_terminal_has_no_escape_sequences(monkeypatch, capfd):
+    monkeypatch.setattr(sys, "stdout", open(os.dup(1), "w"))  # noqa: SIM115 - closed below
+    for is_terminal in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda shown=is_terminal: shown)
+        with atomic_write("-") as out:
+            out.write("q1\t\x1b]0;é\x07\n".encode())
+        sys.stdout.flush()
+    sys.stdout.close()
+    assert capfd.readouterr().out == "q1\t\ufffd]0;é\ufffd\nq1\t\x1b]0;é\x07\n"

@@ -69,6 +69,9 @@ FAULTS = {
     "content_filter": "the reply was filtered",
     "refusal": "the model refuses",
     "tool": "the model calls a tool",
+    "key_run": "500 with 60 KB that look like the starts of keys",
+    "long_reset": "429 with x-ratelimit-reset-requests of 20,000 digits",
+    "many_objects": "20,000 different JSON objects",
 }
 """Faults of single requests, by name."""
 
@@ -266,6 +269,12 @@ def make_fault_response(fault: Fault, headers: dict[str, str]) -> Response | Non
         "quota": (429, {}, _error("You exceeded your current quota", "insufficient_quota", kind="insufficient_quota")),
         "no_model": (404, {}, _error("The model `test` does not exist", "model_not_found")),
         "wrong_value": (400, {}, _error("temperature must be at most 2", "invalid_value", parameter="temperature")),
+        "key_run": (500, {}, _error("sk-" * 20_000, "server_error")),
+        "long_reset": (
+            429,
+            {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": "9" * 20_000},
+            _error("Rate limit reached", "rate_limit_exceeded"),
+        ),
         "too_long": (
             400,
             {},
@@ -285,6 +294,8 @@ def corrupt_text(text: str, fault: str) -> str:
         return "As far as I can see all is well."
     if fault == "empty":
         return ""
+    if fault == "many_objects":
+        return " ".join(f'{{"n": {number}}}' for number in range(20_000))
     if fault in ("wrong_ids", "missing_ids"):
         try:
             return json.dumps(_change_ids(json.loads(text), fault))

@@ -19,6 +19,7 @@ from pathlib import Path
 
 Done = subprocess.CompletedProcess[str]
 
+GOLDENS = Path(__file__).parents[1] / "goldens"
 PROGRAM = Path(sys.executable).parent / "ragauge"
 PRELOADED = [
     *(f"ragauge.cli.{file.stem}" for file in sorted((Path(__file__).parents[2] / "src/ragauge/cli").glob("[a-z]*.py"))),
@@ -60,7 +61,9 @@ def _run_in_fork(words: list[str], cwd: str, env: dict[str, str], files: list[Pa
     os.environ.clear()
     os.environ.update(env)
     tempfile.tempdir = None
-    sys.path[:0] = [cwd]
+    # Like `python -P`: the current folder holds data and is not searched for modules. The folder of the golden cases
+    # has the originals of the modules that are copied to the current folder.
+    sys.path[:] = [folder for folder in sys.path if folder != str(GOLDENS)]
     try:
         if words[0] == "-m":
             sys.argv = words[1:]

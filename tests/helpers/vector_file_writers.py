@@ -45,3 +45,15 @@ def write_hdf5(path: Path, data: VectorSet, truth: ExactNeighbours) -> None:
         file.create_dataset("test", data=data.queries)
         file.create_dataset("neighbors", data=truth.neighbours.astype(np.int32))
         file.create_dataset("distances", data=truth.distances.astype(np.float32))
+
+
+def write_external_hdf5(path: Path, vectors: Any) -> None:
+    """Write a file whose tables are in other files: an external link, and external storage."""
+    import h5py
+
+    with h5py.File(path, "w") as file:
+        file.attrs["distance"] = "euclidean"
+        file["train"] = h5py.ExternalLink(str(path.with_name("toy-euclidean.hdf5")), "train")
+        file.create_dataset(
+            "test", vectors.shape, "f4", external=[(str(path.with_name("qrels.txt")), 0, vectors.nbytes)]
+        )

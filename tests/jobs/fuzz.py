@@ -130,10 +130,11 @@ def write_seeds(folder: Path) -> None:
     with contextlib.suppress(ImportError):
         from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
         from ragauge.store_benchmarks.results import VectorSet
-        from vector_file_writers import write_hdf5
+        from vector_file_writers import write_external_hdf5, write_hdf5
 
         data = VectorSet("toy", vectors, vectors[:3], "l2")
         write_hdf5(folder / "toy-euclidean.hdf5", data, find_exact_neighbours(data, 3))
+        write_external_hdf5(folder / "external-euclidean.hdf5", vectors)
         find_exact_neighbours(data, 3, cache=folder / "truths")
     _write_results(folder)
     _write_caches(folder)
@@ -336,6 +337,7 @@ def targets() -> Iterator[Target]:
     for ending in ("npy", "fvecs", "fbin", "ivecs", "bvecs", "parquet"):
         yield Target(f"vectors.{ending}", read_vector_file)
     yield Target("toy-euclidean.hdf5", read_hdf5_file)
+    yield Target("external-euclidean.hdf5", read_hdf5_file)
     yield Target("truths", read_truth)
     yield Target("embeddings", read_cached_vectors)
     yield Target("replies", read_replies)

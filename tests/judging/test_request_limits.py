@@ -100,3 +100,26 @@ def test_max_calls_within_retries_keeps_failure_reason(chat_server):
     reasons = Counter(missing.reason for verdicts in found.verdicts.values() for missing in verdicts.unscored.values())
     failed = [reason for reason in reasons if reason.startswith("the call failed")]
     assert [reason.endswith("(3 attempts, the limit of 4 requests is reached)") for reason in failed] == [True]
+
+
+def test_max_calls_counts_interrupted_requests(chat_server, tmp_path):
+    chat_server.latency = 60.0
+
+    async def interrupt():
+        judging = asyncio.create_task(
+            ragauge.judge_async(
+                SAMPLES, ["faithfulness"], chat=f"openai:m@{chat_server.url}", folder=tmp_path, max_calls=5, workers=2
+            )
+        )
+        before = chat_server.calls
+        while not judging.done() and chat_server.calls == before:
+            await asyncio.sleep(0.01)
+        judging.cancel()
+        await asyncio.gather(judging, return_exceptions=True)
+
+    for _ in range(5):
+        asyncio.run(interrupt())
+    chat_server.latency = 0.0
+    found = judge_samples(chat_server, tmp_path, max_calls=6)
+    assert chat_server.calls == 6
+    assert found.stopped == "the limit of 6 requests is reached"

@@ -13,7 +13,7 @@ from tests.models.test_reply_schemas import VERDICTS
 
 from ragauge.core.errors import BackendFailed, BadInput, UnknownName
 from ragauge.core.protocols import Reply
-from ragauge.core.secrets import redact_keys, redact_url
+from ragauge.core.secrets import redact, redact_url, register_secrets
 from ragauge.models.chats import open_chat
 from ragauge.models.chats.openai import OpenAIChat
 from ragauge.models.chats.openai_protocol import parse_duration, parse_retry_after, wait_for_limit
@@ -443,6 +443,16 @@ def test_wait_for_limit_returns_longest_exhausted_limit():
     assert wait_for_limit({**headers, "x-ratelimit-remaining-tokens": "5", "x-ratelimit-reset-tokens": "9s"}) == 1.0
 
 
+def test_parse_retry_after_ignores_long_numbers_and_dates():
+    digits = "9" * 200_000  # a parser in quadratic time would not end
+    for headers in (
+        {"retry-after": digits},
+        {"retry-after": f"Mon, 01 Jan {digits} 00:00:00 GMT"},
+        {"x-ratelimit-remaining-requests": "0", "x-ratelimit-reset-requests": digits},
+    ):
+        assert parse_retry_after(headers) is None
+
+
 # API keys and addresses.
 
 
@@ -559,11 +569,11 @@ def test_openai_chat_url_password_is_used_and_redacted(chat_server):
     assert chat.identity["endpoint"] == chat_server.url
 
 
-def test_redact_keys_short_key_is_hidden_as_whole_word_only():
-    assert redact_keys("the test key is test.", ["test"]) == "the [redacted] key is [redacted]."
-    assert redact_keys("contest", ["test"]) == "contest"
-    assert redact_keys("as is", ["", "a-long-key"]) == "as is"
-    assert redact_keys("in a link: a%2Flong%2Fkey", ["a/long/key"]) == "in a link: [redacted]"
+def test_redact_short_key_is_hidden_as_whole_word_only():
+    register_secrets("test", "", "a/long/key")
+    assert redact("the test key is test.") == "the [redacted] key is [redacted]."
+    assert redact("contest") == "contest"
+    assert redact("in a link: a%2Flong%2Fkey or a%2flong%2fkey") == "in a link: [redacted] or [redacted]"
     assert redact_url("http://host") == "http://host"
 
 

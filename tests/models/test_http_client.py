@@ -172,6 +172,13 @@ def test_judge_redirected_server_stops_with_exit_code_3(tmp_path, chat_server):
     assert chat_server.calls == 0
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_clients_use_no_proxy_for_this_machine(monkeypatch, client):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    with serving(reply_to_client) as url:
+        assert CLIENTS[client](url)
+
+
 def test_http_retriever_uses_proxy_from_environment(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     system = HTTPRetriever("http://example.org/search")

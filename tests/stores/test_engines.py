@@ -83,10 +83,15 @@ def test_engine_errors_redact_secrets():
 
 def test_engine_folder_close_removes_only_temporary_folder(tmp_path):
     temporary, given = EngineFolder("toy", None), EngineFolder("toy", str(tmp_path / "given"))
-    (given.folder / "data.1").write_text("left by a killed process")
+    (given.folder / "data.1").write_text("of the user")
     (given.folder / "other").write_text("not ours")
+    with pytest.raises(BadInput, match=r"has data\.1, which ragauge did not write"):
+        given.prepare_path("data", fresh=True)
+    (given.folder / "data.1").unlink()
+    given.prepare_path("data", fresh=True)
+    (given.folder / "data.1").write_text("left by a killed process")
     assert not given.prepare_path("data", fresh=True).exists()
-    assert [path.name for path in given.folder.iterdir()] == ["other"]
+    assert {path.name for path in given.folder.iterdir()} == {"other", ".data.ragauge"}
     for engine_folder in (temporary, given):
         engine_folder.close()
     assert not temporary.folder.exists()

@@ -22,6 +22,7 @@ from ragauge.core.plugin_parameters import read_parameters
 from ragauge.core.protocols import STORE_CAPABILITIES, FullStore, Store
 from ragauge.core.stages import StageTimer
 from ragauge.store_benchmarks.plan import StoreSpec
+from ragauge.stores.bookkeeping import BOOKKEEPING_FILE
 from ragauge.stores.filter_conditions import matches_conditions, parse_filter
 from ragauge.stores.reference import ExactStore
 from ragauge.stores.store_types import load_store_type
@@ -481,6 +482,34 @@ def test_store_save_is_read_by_another_process(request, open_store, name, metric
         store.save()
         store.close()
         assert len(open_store(name, metric=metric, path=tmp_path / "kept", n=300)) == size + 1
+
+
+@every_store
+def test_store_never_replaces_files_of_the_user(request, name, tmp_path):
+    metric, base = CASES[name].metrics[0], make_vectors(300, 16, 41)
+
+    def save(folder):
+        store = require_ability(make_spec(request, name, metric, folder, n=300).open(), "save")
+        try:
+            store.add(make_ids(300), base)
+            store.save()
+        finally:
+            store.close()
+
+    save(tmp_path / "kept")
+    names = [
+        path.name for path in (tmp_path / "kept").iterdir() if path.name[0] != "." and path.name != BOOKKEEPING_FILE
+    ]
+    own = tmp_path / "own"
+    own.mkdir()
+    for file in names:
+        (own / file).write_text("mine")
+    if names and CASES[name].store != "scann":  # its names are random
+        with pytest.raises(BadInput, match="which ragauge did not write"):
+            save(own)
+    assert {path.name: path.read_text() for path in own.iterdir() if path.name in names} == dict.fromkeys(names, "mine")
+    (tmp_path / "kept" / BOOKKEEPING_FILE).unlink()  # as a killed process leaves it
+    save(tmp_path / "kept")
 
 
 @every_store

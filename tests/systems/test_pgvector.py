@@ -921,6 +921,15 @@ def test_pgvector_queries_are_retried_after_embedded_server_is_killed(cache_home
     assert done.stdout.strip() == "80 80 [] 2", done.stdout + done.stderr
 
 
+@pytest.mark.server
+def test_server_lock_files_are_closed_to_other_users(dsn):
+    folder = Path(str(psycopg.conninfo.conninfo_to_dict(dsn)["host"]))
+    locks = folder.parent / "postgres-locks"
+    assert locks.stat().st_mode & 0o077 == 0
+    assert {path.name for path in locks.iterdir()} >= {"postgres-users.lock", "postgres-guard.lock", "pgserver.lock"}
+    assert not list(folder.parent.glob("*.lock"))
+
+
 def test_find_data_folder_replaces_unusable_folder(monkeypatch, tmp_path):
     if os.name != "posix":
         pytest.skip("folders have no such permissions here")

@@ -17,7 +17,7 @@ PANELS: Mapping[str, str] = {
     "--baseline --rule --rules --qrels --queries --answers --tags --targets --with --split --qrels-format "
     "--run-format --from --kind --max-queries --max-documents --max-vectors --max-samples --metric --metadata "
     "--where --as-of --graph --start-documents --language --id-field --text-field --part --query "
-    "--allow-changed-corpus --probe",
+    "--allow-changed-corpus --allow-env --allow-host --probe",
     MEASURES: "--measure --convention --rel --depth -k --weight --weights --lower-is-better --higher-is-better "
     "--expect --check --method --norm --tune --folds --by --common-queries --count-missing --success-threshold "
     "--over --tolerance --at-least --score-judgments --novelty --attribution --best-batch --chunk-size --chunk-overlap "

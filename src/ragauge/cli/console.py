@@ -14,7 +14,7 @@ import typer
 from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.secrets import redact
 from ragauge.core.structured_text import parse_json
-from ragauge.core.text import one_line
+from ragauge.core.text import one_line, replace_control_characters
 from ragauge.output.sparklines import encode_sparklines
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def write_data(text: str = "", *, nl: bool = True) -> None:
     On a terminal, control characters are replaced, since they could change its state.
     """
     if sys.stdout.isatty():
-        text = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+        text = replace_control_characters(text)
     sys.stdout.write(f"{text}\n" if nl else text)
 
 

@@ -44,7 +44,7 @@ from ragauge.datasets.folders import dataset_name
 from ragauge.experiments import datasets_by_name, has_only_failures
 from ragauge.experiments import run as run_systems
 from ragauge.experiments.baselines import check_baseline_folder, save_baseline
-from ragauge.experiments.experiment_file import read_experiment
+from ragauge.experiments.experiment_file import Permissions, read_experiment
 from ragauge.files.workspace import folder_name
 from ragauge.output.report import Report, Section
 from ragauge.reports import overview, registry
@@ -114,6 +114,20 @@ def run(  # noqa: PLR0913 - each is an option of the command
         int | None,
         typer.Option(metavar="N", show_default="0", help="Maximum number of repeated attempts per query."),
     ] = None,
+    allow_env: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Environment variable that the systems of FILE.toml may send to their services. Can be repeated.",
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="HOST",
+            help="Host to which the systems of FILE.toml may send keys and passwords. Can be repeated.",
+        ),
+    ] = None,
     convention: OptionalConventionName = None,
     split: Split = None,
     max_queries: MaxQueries = None,
@@ -148,12 +162,15 @@ def run(  # noqa: PLR0913 - each is an option of the command
     files, folder = split_outputs([path.replace("{now}", now) for path in out or []])
     settings: dict[str, Any] = {"convention": "default", "fresh": fresh, "reuse": reuse}
     if what.endswith(".toml"):
-        settings.update(read_experiment(what))
+        settings.update(read_experiment(what, Permissions(tuple(allow_env or ()), tuple(allow_host or ()))))
     elif dataset:
         raise BadInput(
             "--dataset has no effect without an experiment file",
             hint=f"use `ragauge run {dataset[0]}`, or give FILE.toml",
         )
+    elif allow_env or allow_host:
+        option = "--allow-env" if allow_env else "--allow-host"
+        raise BadInput(f"{option} has no effect without an experiment file", hint=f"remove {option}")
     else:
         settings.update(dataset=what, systems={})
     file_systems = settings["systems"]

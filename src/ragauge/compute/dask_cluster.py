@@ -22,6 +22,8 @@ LOCAL_ADDRESS = re.compile(r"local(?::(\d+))?")
 """`local:4` stands for four worker processes on this machine, which end with the `with` block."""
 POLARS_THREADS_SETTING = "distributed.nanny.pre-spawn-environ.POLARS_MAX_THREADS"
 """Dask setting for the threads of polars per worker. By default each worker would use all cores of its machine."""
+SAFE_PATH_VARIABLE = "PYTHONSAFEPATH"
+"""Environment variable of Python with the effect of `-P`, also for the processes that libraries start."""
 LOST_WORKER_TIMEOUT_SETTING = "distributed.deploy.lost-worker-timeout"
 MAX_LOCAL_STARTS = 3
 """Number of attempts to start the processes of `local:N`."""
@@ -67,6 +69,7 @@ def _connect_client(distributed: Any, address: str, stack: ExitStack) -> Any:
         # Replace every lost worker, no matter how long ago another one was lost.
         settings = {POLARS_THREADS_SETTING: max(1, (os.cpu_count() or 1) // workers), LOST_WORKER_TIMEOUT_SETTING: "1h"}
         stack.enter_context(dask.config.set(settings))
+        stack.enter_context(_safe_module_path())
         with _delayed_interrupt():
             started = stack.enter_context(_start_local(distributed, address, workers))
         client = distributed.Client(started, set_as_default=False)
@@ -102,6 +105,22 @@ def _start_local(distributed: Any, address: str, workers: int) -> Any:
                     hint="each imports your script, so put its work under `if __name__ == '__main__':` in a file",
                 ) from None
     raise BackendFailed(f"the workers of {address} do not start")
+
+
+@contextmanager
+def _safe_module_path() -> Iterator[None]:
+    """Start all Python processes in the block with `-P`.
+
+    Otherwise they would import a pickle.py in the current folder instead of Python's.
+    """
+    before = os.environ.get(SAFE_PATH_VARIABLE)
+    os.environ[SAFE_PATH_VARIABLE] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(SAFE_PATH_VARIABLE)
+        if before is not None:
+            os.environ[SAFE_PATH_VARIABLE] = before
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """Child side of a worker process: call one function with a task, and send its events, result or error.
 
-`python -c BOOTSTRAP module:function MODE` reads the task from the first line of standard input. Lines of JSON go to
+`python -P -c BOOTSTRAP module:function MODE` reads the task from the first line of standard input. Lines of JSON go to
 the original standard output: `event`, `progress`, and at the end `result` or `error`. Anything that a library prints
 goes to standard error instead, so that it cannot be mistaken for an event.
 """
@@ -48,6 +48,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _exit_at_once if mode == "service" else _exit_with_cleanup)
         lines = read_lines(0)
         request = json.loads(next(lines))
+        # Last, for modules of the user: they never replace those of Python or of an installed package.
+        sys.path.extend(folder for folder in request["path"] if folder not in sys.path)
         _shared_file = request["shared_file"]
         threading.Thread(target=_follow_parent, args=(lines,), daemon=True).start()
 

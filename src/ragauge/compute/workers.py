@@ -91,7 +91,8 @@ class Worker:
         self._log: IO[bytes] = tempfile.TemporaryFile() if log is None else log.open("w+b")  # noqa: SIM115
         self._log_text = ""
         self._process = subprocess.Popen(  # noqa: S603 - a function of ours
-            [sys.executable, "-c", BOOTSTRAP, function, mode],
+            # -P: with -c alone, a json.py in the current folder would be imported instead of Python's.
+            [sys.executable, "-P", "-c", BOOTSTRAP, function, mode],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,
@@ -101,7 +102,8 @@ class Worker:
         )
         try:
             self.restart_clock()
-            self.send({"task": to_json_data(task), "cores": limits.cores, "shared_file": shared_file})
+            path = [folder for folder in sys.path if folder]
+            self.send({"task": to_json_data(task), "path": path, "cores": limits.cores, "shared_file": shared_file})
         except BaseException:  # interrupted before the caller could end it
             self.close()
             raise

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
 
+MAX_CELL_CHARS = 1 << 30
 _FORMULA_START = re.compile(r"'*(?:[=@\t\r]|[+-](?=.*[(|!=]))")
 """Start of a cell that a spreadsheet may run. A sign alone also starts numbers and many ids, which are harmless."""
 
@@ -24,3 +26,11 @@ def restore_cell(text: str) -> str:
     ('=1+1', "'tis")
     """
     return text[1:] if text.startswith("'") and _FORMULA_START.match(text) else text
+
+
+def allow_long_cells() -> None:
+    """Let the csv module read long cells: those with documents or transcripts exceed its default limit.
+
+    The limit belongs to the process. It is not restored, because readers in other threads would fail then.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_CELL_CHARS))

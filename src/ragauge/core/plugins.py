@@ -223,7 +223,7 @@ def import_user_object(path: str) -> Any:
     """
     module, _, attribute = path.partition(":")
     if (current_folder := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, current_folder)
+        sys.path.append(current_folder)  # last: its files must not replace modules that others import
     try:
         member: Any = import_module(module)
     except (Exception, SystemExit) as error:  # a module may raise anything, or end the process
@@ -231,12 +231,15 @@ def import_user_object(path: str) -> Any:
             message = f"there is no module `{module}` ({error})"
             raise BadInput(message, hint="run the command in the folder that holds the module") from None
         raise _import_error(f"module `{module}`", error) from error
+    own_file = Path(current_folder, *module.split(".")).with_suffix(".py")
+    file = getattr(member, "__file__", None) or "a module of Python"
+    if own_file.exists() and own_file.resolve() != Path(file).resolve():
+        raise BadInput(f"`{module}` is {file}, not {own_file.name} in the current folder", hint="rename your file")
     for part in attribute.split("."):
         if not hasattr(member, part):
             suggestion = suggest_name(part, dir(member))
-            raise BadInput(
-                f"`{module}` has no `{attribute}`", hint=f"did you mean `{suggestion}`?" if suggestion else None
-            )
+            hint = f"did you mean `{suggestion}`?" if suggestion else None
+            raise BadInput(f"`{module}` has no `{attribute}`", hint=hint)
         member = getattr(member, part)
     return member
 

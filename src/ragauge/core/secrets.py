@@ -1,44 +1,37 @@
 """Redaction of keys and passwords in all text that is shown or written.
 
-Code that uses a secret registers it with `register_secrets`. `redact` then removes it, also encoded as base64, as part
-of a URL, in JSON or in HTML. It is applied to everything that a service returns, to error messages, and in the writer
-of files. Secrets of fewer than 4 characters are not registered, because they are part of ordinary text.
+Code that uses a secret registers it with `register_secrets`. `redact` then removes it from messages, also encoded as
+base64, as part of a URL, in JSON or in HTML. Data that is judged or saved must not change because a dummy key is also
+a word: `redact_data` removes only keys that cannot be words. Secrets of fewer than 4 characters are not registered,
+because they are part of ordinary text.
 """
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit, urlunsplit
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote, urlsplit, urlunsplit
 
 REDACTED = "[redacted]"
-MASKED_KEY = re.compile(r"\bsk-[\w-]*\*+[\w*-]*")
-"""A key whose middle is masked with asterisks, as servers repeat it."""
 MIN_SECRET_CHARS = 4
 """Minimum length of a registered secret in characters."""
 MIN_SUBSTRING_CHARS = 8
 """Minimum length in characters of a secret that is also redacted inside of words."""
+MIN_DISTINCTIVE_CHARS = 16
+"""Minimum length in characters of a key that is also redacted in data, if it has letters and digits."""
 MIN_TOKEN_CHARS = 20
 """Minimum length in characters of a value in a URL query that counts as a key regardless of its name."""
 SECRET_NAME = re.compile(r"(^|[-_])(pass|passwd|password|pwd|secret|token|key|apikey|auth|authorization|cookie)$", re.I)
 """Names of options, headers and fields whose values are secrets."""
 _AUTH_SCHEME = re.compile(r"(?:Basic|Bearer|Token|ApiKey)\s+(?=\S)", re.I)
-_BASE64_PATTERN = r"[A-Za-z0-9+/_=-]*"
-_HTML_ENTITIES = {"&": "amp", "<": "lt", ">": "gt", '"': "quot", "'": "apos"}
+_OPENAI_KEY = re.compile(r"(?<![\w*-])sk-[\w*-]*")
+_BASE64_TOKEN = re.compile(r"[A-Za-z0-9+/_=-]+")
 _registered_secrets: set[str] = set()
-
-
-class _SecretForms(NamedTuple):
-    """Encodings in which a secret can appear in a text."""
-
-    secret: str
-    base64: tuple[str, ...]
-    """Base64 fragments of this secret, for each of its possible offsets in a longer encoded text."""
-    escaped: re.Pattern[str]
-    """The secret with any of its characters escaped for JSON, URLs or HTML."""
 
 
 def register_secrets(*secrets: str | None) -> None:
@@ -99,20 +92,26 @@ def has_secrets() -> bool:
 def redact(text: str) -> str:
     """Replace every registered secret in a message.
 
+    Servers repeat a key with asterisks in the middle; such a key is replaced too.
+
     >>> register_secrets("hunter-22/x")
     >>> redact('{"a": "hunter-22/x", "b": "aHVudGVyLTIyL3g=", "c": "hunter-22%2Fx"}')
     '{"a": "[redacted]", "b": "[redacted]", "c": "[redacted]"}'
+    >>> redact("Incorrect API key provided: sk-abc****wxyz.")
+    'Incorrect API key provided: [redacted].'
     """
-    return redact_keys(text, _registered_secrets)
+    redacted = _redact_keys(text, _registered_secrets)
+    return _OPENAI_KEY.sub(lambda match: REDACTED if "*" in match[0] else match[0], redacted)
 
 
 def redact_data(text: str) -> str:
-    """Replace registered secrets in data, that is in replies and files.
+    """Replace registered secrets in data that is judged or saved: only keys that cannot be words or numbers.
 
-    Short words and short numbers stay. Keys such as `test` or `1234` are common in data, where replacing them would
-    change results.
+    >>> register_secrets("anything", "sk-0123456789abcdef")
+    >>> redact_data("it does not say anything about sk-0123456789abcdef")
+    'it does not say anything about [redacted]'
     """
-    return redact_keys(text, filter(_is_distinctive, _registered_secrets))
+    return _redact_keys(text, filter(is_distinctive, _registered_secrets))
 
 
 def redact_bytes(data: bytes) -> bytes:
@@ -124,67 +123,54 @@ def redact_bytes(data: bytes) -> bytes:
     return data if clean == text else clean.encode("utf-8", "surrogateescape")
 
 
-def _is_distinctive(secret: str) -> bool:
-    mixed = not secret.isdigit() and not secret.isalpha()
-    return len(secret) >= MIN_SUBSTRING_CHARS or (mixed and len(secret) >= MIN_SUBSTRING_CHARS - 2)
+def is_distinctive(secret: str) -> bool:
+    """Return whether a secret cannot be a word or a number, and is therefore also redacted in data."""
+    has_letter, has_digit = any(map(str.isalpha, secret)), any(map(str.isdigit, secret))
+    return len(secret) >= MIN_DISTINCTIVE_CHARS and has_letter and has_digit
 
 
-def redact_keys(text: object, keys: Iterable[str]) -> str:
-    """Replace the given keys in a text.
-
-    >>> redact_keys("Incorrect API key provided: my-secret-1.", ["my-secret-1"])
-    'Incorrect API key provided: [redacted].'
-    >>> redact_keys("Incorrect API key provided: sk-abc****wxyz.", [])
-    'Incorrect API key provided: [redacted].'
-    """
+def _redact_keys(text: object, keys: Iterable[str]) -> str:
+    """Replace the given keys in a text."""
     redacted = str(text)
-    for key in sorted(filter(None, tuple(keys)), key=len, reverse=True):
-        forms = _build_secret_forms(key)
+    fragments: list[str] = []
+    for key in sorted(keys, key=len, reverse=True):
         if len(key) < MIN_SUBSTRING_CHARS or (len(key) < 2 * MIN_SUBSTRING_CHARS and (key.isalpha() or key.isdigit())):
             # Only as a whole word: `postgres` is part of `postgresql`.
             redacted = re.sub(rf"(?<!\w){re.escape(key)}(?!\w)", REDACTED, redacted)
         else:
-            redacted = redacted.replace(key, REDACTED)
-            if "\\" in redacted or "%" in redacted or "&" in redacted:
-                redacted = forms.escaped.sub(REDACTED, redacted)
-        for encoded in forms.base64:
-            if encoded in redacted:
-                redacted = re.sub(f"{_BASE64_PATTERN}{re.escape(encoded)}{_BASE64_PATTERN}", REDACTED, redacted)
-    return MASKED_KEY.sub(REDACTED, redacted)
+            for form in _encode_secret(key):
+                redacted = redacted.replace(form, REDACTED)
+        fragments += (fragment for fragment in _encode_base64(key) if fragment in redacted)
+    if fragments:
+        redacted = _BASE64_TOKEN.sub(
+            lambda match: REDACTED if any(fragment in match[0] for fragment in fragments) else match[0], redacted
+        )
+    return redacted
 
 
 @cache
-def _build_secret_forms(secret: str) -> _SecretForms:
+def _encode_secret(secret: str) -> tuple[str, ...]:
+    """Return a secret as it is, and as part of JSON, HTML and URLs."""
+    data = secret.encode("utf-8", "surrogatepass")
+    in_urls = [quote(data, safe=""), quote(data), quote_plus(data)]
+    in_urls += [re.sub("%..", lambda match: match[0].lower(), form) for form in in_urls]
+    in_json = [json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]]
+    in_json += [form.replace("/", "\\/") for form in in_json]
+    return tuple(dict.fromkeys([secret, *in_json, *in_urls, html.escape(secret)]))
+
+
+@cache
+def _encode_base64(secret: str) -> tuple[str, ...]:
+    """Return base64 fragments of a secret, for each of its possible offsets in a longer encoded text."""
     data = secret.encode("utf-8", "surrogatepass")
     encoded: list[str] = []
     for offset, first in ((0, 0), (1, 2), (2, 3)):
         # Characters that also depend on the bytes before and after the secret are left out.
         last = (offset + len(data)) * 8 // 6
         part = b64encode(bytes(offset) + data).decode()[first:last]
-        # A short fragment also occurs in other texts.
-        encoded += (
-            dict.fromkeys([part, part.replace("+", "-").replace("/", "_")]) if len(part) >= MIN_SUBSTRING_CHARS else []
-        )
-    return _SecretForms(secret, tuple(encoded), re.compile("".join(map(_escape_pattern, secret))))
-
-
-def _escape_pattern(character: str) -> str:
-    """Return a pattern of a character and its escapes in JSON, URLs and HTML."""
-    code = ord(character)
-    units = character.encode("utf-16-be", "surrogatepass").hex()
-    forms = [
-        re.escape(character),
-        "".join(rf"\\+u(?i:{units[at : at + 4]})" for at in range(0, len(units), 4)),
-        "".join(f"%(?i:{byte:02x})" for byte in character.encode("utf-8", "surrogatepass")),
-        rf"&#(?:0*{code}|[xX]0*(?i:{code:x}));",
-    ]
-    if character in _HTML_ENTITIES:
-        forms.append(f"&{_HTML_ENTITIES[character]};")
-    if character in "\\\"'/":
-        forms.insert(0, re.escape(f"\\{character}"))
-    if character == " ":
-        forms.append(r"\+")
-    return f"(?:{'|'.join(forms)})"
+        if len(part) >= MIN_SUBSTRING_CHARS:  # A shorter fragment also occurs in other texts.
+            encoded += [part, part.replace("+", "-").replace("/", "_")]
+    return tuple(dict.fromkeys(encoded))
 
 
 def redact_url(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from typing import Any
 
 from ragauge.core.errors import BadInput, error_summary
@@ -98,8 +99,8 @@ class DuplicateKey(ValueError):
 def _parse_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     parsed = dict(pairs)
     if len(parsed) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise DuplicateKey(f"duplicate key `{next(name for name in names if names.count(name) > 1)[:80]}`")
+        counts = Counter(name for name, _ in pairs)
+        raise DuplicateKey(f"duplicate key `{next(name for name in counts if counts[name] > 1)[:80]}`")
     return parsed
 
 

@@ -208,6 +208,15 @@ def replace_lone_surrogates(text: str) -> str:
     return text if text.isascii() else LONE_SURROGATE.sub("\ufffd", text)
 
 
+def replace_control_characters(text: str) -> str:
+    r"""Replace the characters that could change the state of a terminal, such as escape sequences.
+
+    >>> replace_control_characters("a\tb\x1b[31m")
+    'a\tb�[31m'
+    """
+    return "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in text)
+
+
 def show_invisible(text: str) -> str:
     r"""Show blanks, line ends, combining marks and non-printable characters visibly.
 

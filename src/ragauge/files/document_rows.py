@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ragauge.core.csv_cells import allow_long_cells
 from ragauge.core.errors import BadInput
 from ragauge.core.structured_text import InvalidText, parse_json
 from ragauge.core.text import clean_json, may_have_surrogates, warn_replaced
@@ -293,30 +294,27 @@ def _rows_from_tsv(rows: RowFile) -> NumberedRows:
 
 def _rows_from_csv(rows: RowFile) -> NumberedRows:
     """Read a CSV file with a header, or rows of an id and a text."""
-    old_limit = csv.field_size_limit(1 << 30)  # cells with documents exceed the default limit
-    try:
-        lines = _read_lines(rows)
-        first = next(lines, None)
-        if first is None:
-            return
-        mark = next((mark for mark in SEPARATOR_NAMES if _is_row_header(first[1].split(mark), rows.names)), ",")
-        if mark != ",":
-            message = f"the cells are separated by {SEPARATOR_NAMES[mark]}, not by commas"
-            rows.log.add("separator", rows.location(1), message)
-        header: list[str] = []
-        has_header = False
-        for number, cells in _parse_csv_records(rows, chain([first], lines), mark):
-            if not header:
-                has_header = _is_row_header(cells, rows.names) or len(cells) != 2
-                header = (
-                    canonical_columns(cells, rows.names.all) if has_header else [rows.names.ids[0], rows.names.texts[0]]
-                )
-                if has_header:
-                    continue
-            if any(cell.strip() for cell in cells):
-                yield from _match_row_to_header(rows, number, header, cells, "header" if has_header else "first line")
-    finally:
-        csv.field_size_limit(old_limit)
+    allow_long_cells()
+    lines = _read_lines(rows)
+    first = next(lines, None)
+    if first is None:
+        return
+    mark = next((mark for mark in SEPARATOR_NAMES if _is_row_header(first[1].split(mark), rows.names)), ",")
+    if mark != ",":
+        message = f"the cells are separated by {SEPARATOR_NAMES[mark]}, not by commas"
+        rows.log.add("separator", rows.location(1), message)
+    header: list[str] = []
+    has_header = False
+    for number, cells in _parse_csv_records(rows, chain([first], lines), mark):
+        if not header:
+            has_header = _is_row_header(cells, rows.names) or len(cells) != 2
+            header = (
+                canonical_columns(cells, rows.names.all) if has_header else [rows.names.ids[0], rows.names.texts[0]]
+            )
+            if has_header:
+                continue
+        if any(cell.strip() for cell in cells):
+            yield from _match_row_to_header(rows, number, header, cells, "header" if has_header else "first line")
 
 
 def _parse_csv_records(rows: RowFile, lines: Iterator[tuple[int, str]], mark: str) -> Iterator[tuple[int, list[str]]]:

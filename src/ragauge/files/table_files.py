@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
-from ragauge.core.csv_cells import restore_cell
+from ragauge.core.csv_cells import allow_long_cells, restore_cell
 from ragauge.core.errors import BadInput
 from ragauge.core.records import FrameTransform, identity_transform
 from ragauge.core.structured_text import parse_json
@@ -87,7 +87,7 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
 
     Each comes with the line on which it starts.
     """
-    old_limit = csv.field_size_limit(1 << 30)  # cells with transcripts exceed the default limit
+    allow_long_cells()
     line = 1
     try:
         reader = csv.reader(lines, delimiter="\t" if form == "tsv" else ",", skipinitialspace=True, strict=True)
@@ -98,8 +98,6 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
             line = reader.line_num + 1
     except (csv.Error, UnicodeDecodeError) as error:
         raise BadInput(f"the table cannot be read ({error})", file=label, line=line) from None
-    finally:
-        csv.field_size_limit(old_limit)
 
 
 def check_duplicate_columns(line: int, names: Sequence[str], label: str) -> None:

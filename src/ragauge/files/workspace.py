@@ -28,6 +28,7 @@ from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, MissingExtra, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.secrets import has_secrets, redact_bytes
+from ragauge.core.text import replace_control_characters
 from ragauge.files.source import InputFile
 
 LOCK_FILE = ".lock"
@@ -364,10 +365,15 @@ def check_writable(path: str, *, folder: bool = False) -> None:
 def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
     """Open a file that appears only when it is complete and on the disk.
 
-    `-` is standard output; .gz and .zst are compressed. Of concurrent writers, the last one to finish wins. A device
-    or pipe is written directly.
+    `-` is standard output, without control characters on a terminal; .gz and .zst are compressed. Of concurrent
+    writers, the last one to finish wins. A device or pipe is written directly.
     """
     path = str(path)
+    if path == "-" and sys.stdout.isatty():
+        shown = io.BytesIO()
+        yield shown
+        sys.stdout.write(replace_control_characters(shown.getvalue().decode(errors="replace")))
+        return
     if path == "-":
         yield sys.stdout.buffer
         return

@@ -278,7 +278,7 @@ class ModelJudge:
             completion_tokens=last_reply.completion_tokens + result.completion_tokens,
         )
         cached_reply = CachedReply(reply, result.seconds, result.attempts)
-        self._replies.save(call.key, step, call.task.sample, cached_reply, last_reply)
+        self._replies.save(call.key, step, call.task.sample, cached_reply, last_reply, account.number)
         self._ledger.settle(account.reserved, last_reply)
         self._ledger.record_reply(step, call.key, cached_reply, fresh=True)
         return cached_reply
@@ -292,11 +292,13 @@ class _RequestAccount:
         self._ledger = ledger
         self._replies = replies
         self.reserved = 0.0
+        self.number: int | None = None
+        """Number of the last request in the reply cache."""
         self.limit = ""
         """Description of the budget that prevented a request."""
 
     def begin(self) -> None:
-        """Reserve a request and its expected cost.
+        """Reserve a request and its expected cost, and save it, so that it counts if it is interrupted.
 
         Raises `BudgetReached` if the budget is spent.
         """
@@ -305,6 +307,7 @@ class _RequestAccount:
         except BudgetReached as limit:
             self.limit = str(limit)
             raise
+        self.number = self._replies.begin_call(self._call.task.step, Reply("", *self._call.size()))
 
     def fail(self, failure: BackendFailed) -> None:
         """Record a failed request.
@@ -314,7 +317,7 @@ class _RequestAccount:
         tokens = (failure.prompt_tokens, failure.completion_tokens)
         spent = Reply("", *(self._call.size() if failure.has_unknown_cost and not any(tokens) else tokens))
         self._ledger.settle(self.reserved, spent)
-        self._replies.save_failure(self._call.task.step, failure.message, spent)
+        self._replies.save_failure(self._call.task.step, failure.message, spent, self.number)
 
 
 def split_task(task: JudgeTask, max_items: int) -> list[JudgeTask]:

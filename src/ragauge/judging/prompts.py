@@ -241,26 +241,23 @@ def parse_single_object(text: str) -> Mapping[str, Any]:
     {'a': 1}
     >>> parse_single_object('{"a": 1} or rather {"a": 2}')
     Traceback (most recent call last):
-    ragauge.judging.prompts.UnreadableReply: the reply contains 2 different JSON objects
+    ragauge.judging.prompts.UnreadableReply: the reply contains different JSON objects
     """
     text = strip_thoughts(text)
-    distinct_objects: list[Mapping[str, Any]] = []
     try:
         objects, outer_texts = _find_objects(text)
-        for value_read in objects:
-            if value_read not in distinct_objects:
-                distinct_objects.append(value_read)
+        are_equal = all(value == objects[0] for value in objects)
     except RecursionError:
         raise UnreadableReply("the JSON of the reply is nested too deep") from None
     if has_thought_start("".join(outer_texts)):
         raise UnreadableReply("the reply ends inside a thought")
-    if len(distinct_objects) > 1:
-        raise UnreadableReply(f"the reply contains {len(distinct_objects)} different JSON objects")
-    if not distinct_objects:
+    if not are_equal:
+        raise UnreadableReply("the reply contains different JSON objects")
+    if not objects:
         raise UnreadableReply("the reply is empty" if not text.strip() else "the reply contains no JSON object")
     if not _REPLY_TAIL.fullmatch(outer_texts[-1]):
         raise UnreadableReply("text follows the JSON object of the reply")
-    return distinct_objects[0]
+    return objects[0]
 
 
 def _find_objects(text: str) -> tuple[list[dict[str, Any]], list[str]]:

@@ -109,10 +109,26 @@ class ReplyCache:
             hint = "free some space" if "full" in str(error) else "move the file away to start without saved replies"
             raise BadInput(f"{problem} ({error_summary(error)})", file=str(self._file), hint=hint) from None
 
-    def save(self, key: str, step: str, sample: str, cached: CachedReply, request_reply: Reply | None = None) -> None:
+    def begin_call(self, step: str, expected: Reply) -> int:
+        """Save a request before it is sent, with its expected tokens, and return its number.
+
+        An interrupted request stays as it is, since the endpoint may have received and billed it.
+        """
+        with self._translate_errors("cannot be written"):
+            return self._save_call(None, step, expected, "interrupted", datetime.now(UTC).isoformat())
+
+    def save(
+        self,
+        key: str,
+        step: str,
+        sample: str,
+        cached: CachedReply,
+        request_reply: Reply | None = None,
+        call: int | None = None,
+    ) -> None:
         """Save a reply and its request.
 
-        `request_reply` has the tokens of that request only, without those of failed attempts.
+        `request_reply` has the tokens of that request only, without those of failed attempts. `call` is its number.
         """
         reply, now = cached.reply, datetime.now(UTC).isoformat()
         probabilities = json.dumps(dict(reply.probabilities))
@@ -122,13 +138,13 @@ class ReplyCache:
         with self._translate_errors("cannot be written"):
             self._connection.execute("BEGIN")
             self._connection.execute(f"INSERT OR REPLACE INTO replies ({columns}) VALUES ({', '.join('?' * 14)})", row)  # noqa: S608 - constants
-            self._insert_call(step, request_reply or reply, "", now)
+            self._save_call(call, step, request_reply or reply, "", now)
             self._connection.execute("COMMIT")
 
-    def save_failure(self, step: str, reason: str, reply: Reply) -> None:
+    def save_failure(self, step: str, reason: str, reply: Reply, call: int | None = None) -> None:
         """Save that a request failed, and the tokens that it used."""
         with self._translate_errors("cannot be written"):
-            self._insert_call(step, reply, reason, datetime.now(UTC).isoformat())
+            self._save_call(call, step, reply, reason, datetime.now(UTC).isoformat())
 
     def total_usage(self) -> TotalUsage:
         """Return the totals of all requests, over all sessions."""
@@ -137,10 +153,13 @@ class ReplyCache:
             row = self._connection.execute(f"SELECT {sums} FROM calls").fetchone()  # noqa: S608 - a constant
             return TotalUsage(*(int(value or 0) for value in row))
 
-    def _insert_call(self, step: str, reply: Reply, failure: str, now: str) -> None:
+    def _save_call(self, call: int | None, step: str, reply: Reply, failure: str, now: str) -> int:
+        """Save a request, instead of the one with the number `call` if given, and return its number."""
         tokens = (reply.prompt_tokens, reply.completion_tokens, reply.cached_tokens)
-        row = tuple(map(_to_storable, (step, reply.model, *tokens, failure, now)))
-        self._connection.execute("INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?)", row)
+        row = tuple(map(_to_storable, (call, step, reply.model, *tokens, failure, now)))
+        columns = "rowid, step, model, prompt_tokens, completion_tokens, cached_tokens, failure, made"
+        statement = f"INSERT OR REPLACE INTO calls ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
+        return int(self._connection.execute(statement, row).lastrowid or 0)
 
     def find_vectors(self, keys: Sequence[str]) -> dict[str, Floats]:
         """Return the cached vectors of these keys."""

@@ -6,21 +6,56 @@ its own copy.
 
 from __future__ import annotations
 
+import os
+import warnings
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
+from ipaddress import ip_address
 from types import ModuleType
 from typing import Any, TypedDict, Unpack
 
-from ragauge.core.errors import BackendFailed
+from ragauge.core.errors import BackendFailed, InputWarning
 from ragauge.core.limits import BYTES_PER_MB, REPLY_LIMIT
-from ragauge.core.secrets import redact_bytes, redact_data
+from ragauge.core.secrets import MIN_DISTINCTIVE_CHARS, is_distinctive, redact, redact_bytes, register_secrets
 
 MAX_REDIRECTS = 5
 ACCEPTED_ENCODINGS = "gzip, deflate"
 """Accepted compressions: those whose decompressed size can be limited."""
 _DROPPED_HEADERS = ("content-encoding", "content-length", "transfer-encoding")
+
+
+def is_loopback(host: str | None) -> bool:
+    """Return whether a host of a URL is this machine: only local processes can answer there.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("::1"), is_loopback("localhost.example.org")
+    (True, True, True, False)
+    """
+    try:
+        return host == "localhost" or ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def read_key(variable: str) -> str:
+    """Return the key in an environment variable, registered for redaction; empty if it is not set."""
+    key = os.environ.get(variable, "")
+    register_secrets(key)
+    if key and not is_distinctive(key):
+        _warn_short_key(variable)
+    return key
+
+
+@cache
+def _warn_short_key(variable: str) -> None:
+    """Warn once that a key is not redacted in data."""
+    warnings.warn(
+        f"the key in {variable} is not redacted in texts and replies, because it may be a word; it has fewer than "
+        f"{MIN_DISTINCTIVE_CHARS} characters, or not both letters and digits",
+        InputWarning,
+        stacklevel=4,
+    )
 
 
 class ClientOptions(TypedDict, total=False):
@@ -152,7 +187,7 @@ def _client_classes(library: Any) -> tuple[Any, Any]:
 def _buffer_response(library: Any, response: Any, body: ReplyBody) -> Any:
     """Return the response with its whole body in memory, decompressed and redacted."""
     headers = [
-        (name, redact_data(value)) for name, value in response.headers.items() if name.lower() not in _DROPPED_HEADERS
+        (name, redact(value)) for name, value in response.headers.items() if name.lower() not in _DROPPED_HEADERS
     ]
     return library.Response(
         response.status_code,

@@ -10,9 +10,11 @@ from urllib.parse import urlsplit
 
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.secrets import redact_url, register_secrets, register_url
-from ragauge.models.http_client import find_failure, open_async_client, open_client
+from ragauge.models.http_client import find_failure, is_loopback, open_async_client, open_client, read_key
 
 OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_KEY_VARIABLE = "OPENAI_API_KEY"
+OPENAI_URL_VARIABLE = "OPENAI_BASE_URL"
 VARIABLE_NAME = re.compile(r"[A-Z_][A-Z0-9_]{0,63}")
 """Form of a variable name. Other values of `key` may be the key itself and must not be shown."""
 
@@ -24,12 +26,12 @@ class OpenAIEndpoint:
     is given by its address needs none. `what` names the component in messages, and `example` is a valid description.
     """
 
-    def __init__(self, component: str, url: str | None, *, key: str = "OPENAI_API_KEY", example: str = "") -> None:
+    def __init__(self, component: str, url: str | None, *, key: str = OPENAI_KEY_VARIABLE, example: str = "") -> None:
         try:
             import openai
         except ImportError:
             raise MissingExtra(component, "openai") from None
-        address = url or os.environ.get("OPENAI_BASE_URL")
+        address = url or os.environ.get(OPENAI_URL_VARIABLE)
         self.url = address or OPENAI_URL
         parts = urlsplit(self.url)
         self.shown = redact_url(self.url)
@@ -38,7 +40,7 @@ class OpenAIEndpoint:
             raise BadInput(f"`{self.shown}` is not an address", hint=example or None)
         if "?" in self.url or "#" in self.url:
             raise BadInput(f"the address {self.shown} must not have a query or a fragment", hint=example or None)
-        secret = os.environ.get(key, "")
+        secret = read_key(key)
         if key and key not in os.environ and not VARIABLE_NAME.fullmatch(key):
             raise BadInput(
                 "the option `key` must name an environment variable",
@@ -48,11 +50,10 @@ class OpenAIEndpoint:
         self.http: Any = import_module(type(openai.DEFAULT_CONNECTION_LIMITS).__module__.partition(".")[0])
         """The HTTP library that the SDK brings."""
         self.is_given = bool(address)
-        self.is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
+        self.is_local = is_loopback(parts.hostname)
         self._what = component
         self._key = secret or ("none" if address else "")
         self._variable = key
-        register_secrets(secret)
         register_url(self.url)
 
     @property
@@ -76,7 +77,7 @@ class OpenAIEndpoint:
 
     def open_client(self) -> Any:
         limits, timeout = self.sdk.DEFAULT_CONNECTION_LIMITS, self.sdk.DEFAULT_TIMEOUT
-        guarded = open_client(self.http, limits=limits, timeout=timeout)
+        guarded = open_client(self.http, limits=limits, timeout=timeout, trust_env=not self.is_local)
         return self.sdk.OpenAI(api_key=self._key, base_url=self.url, http_client=guarded)
 
     def open_async_client(self, timeout_s: float) -> Any:

@@ -72,7 +72,7 @@ def run_task(task: Hdf5Task, send: SendEvent) -> Hdf5Contents:
     with wrap_library_errors(str(path), problem="cannot be read as HDF5"), h5py.File(path, "r") as file:
         metric, with_neighbours = _read_metric(file, path, task.metric)
         names = ["train", "test"]
-        if with_neighbours and task.max_vectors is None and "neighbors" in file:
+        if with_neighbours and task.max_vectors is None and file.id.links.exists(b"neighbors"):
             names.append("neighbors")
         tables = {
             name: _locate_table(_find_table(file, name, path), rows[name], path, Path(task.folder), send)
@@ -106,12 +106,21 @@ def _read_metric(file: Any, path: Path, metric: str | None) -> tuple[str, bool]:
 
 
 def _find_table(file: Any, name: str, path: Path) -> Any:
-    if name not in file:
+    """Return a table of numbers that is stored in the file itself.
+
+    Links, external storage and virtual datasets can name any other file of this machine, and are refused.
+    """
+    h5py, links = import_h5py(), file.id.links
+    if not links.exists(name.encode()):
         table_names = ", ".join(sorted(file)) or "nothing"
         hint = "files of ann-benchmarks have `train`, `test`, `neighbors` and `distances`"
         raise BadInput(f"`{name}` is missing; found {table_names}", file=str(path), hint=hint)
-    table = file[name]
-    is_dataset = isinstance(table, import_h5py().Dataset)
+    is_link = links.get_info(name.encode()).type != h5py.h5l.TYPE_HARD
+    table: Any = None if is_link else file[name]
+    is_dataset = isinstance(table, h5py.Dataset)
+    layout = table.id.get_create_plist() if is_dataset else None
+    if is_link or (layout and (layout.get_external_count() or layout.get_layout() == h5py.h5d.VIRTUAL)):
+        raise BadInput(f"`{name}` is not stored in the file itself", file=str(path), hint="use a file without links")
     if not is_dataset or table.ndim != 2 or table.dtype.kind not in "fiu" or not all(table.shape):
         raise BadInput(f"`{name}` is not a table of numbers", file=str(path), hint="use a dense set")
     return table
@@ -145,7 +154,6 @@ def _is_plain_array(table: Any) -> bool:
     layout = table.id.get_create_plist()
     return (
         layout.get_layout() == h5py.h5d.CONTIGUOUS
-        and layout.get_external_count() == 0
         and table.id.get_offset() is not None
         and bool(table.id.get_type().equal(h5py.h5t.py_create(table.dtype)))
     )

@@ -71,8 +71,6 @@ class StressWorkerTask:
     """Task of one worker process: open a store, run some steps, close it."""
 
     store: str
-    path: Sequence[str]
-    """Additional module search path, for stores defined by the user."""
     folder: str
     """Folder of the store."""
     data: str

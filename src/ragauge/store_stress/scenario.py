@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import random
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -216,7 +215,6 @@ class StressScenario:
     def _worker_task(self, steps: Sequence[str], start: int, stop: int) -> StressWorkerTask:
         return StressWorkerTask(
             store=self.store,
-            path=[folder for folder in sys.path if folder],
             folder=str(self.store_folder),
             data=str(self.data),
             steps=list(steps),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import math
 import random
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -262,5 +261,4 @@ def _type_name(value: Any) -> str:
 
 def run_task(task: StressWorkerTask, send: SendEvent) -> None:
     """Open a store and run the steps of the task; the result of each step is a message."""
-    sys.path.extend(folder for folder in task.path if folder not in sys.path)
     StoreWorker(task, send).run_steps()

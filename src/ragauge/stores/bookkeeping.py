@@ -312,6 +312,22 @@ def empty_positions(rows: int, k: int) -> tuple[Positions, Matrix]:
     return positions, values
 
 
+def claim_files(folder: Path, name: str) -> list[Path]:
+    """Return the files of a folder whose names start with `name`, which the caller replaces.
+
+    An empty file marks them as files of ragauge. Raise BadInput if there are files without it: they are the user's.
+    """
+    marker = folder / f".{name}.ragauge"
+    files = list(folder.glob(f"{name}*"))
+    if files and not marker.exists() and not (folder / BOOKKEEPING_FILE).exists():
+        raise BadInput(
+            f"has {min(files).name}, which ragauge did not write", file=str(folder), hint="use another folder"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+    return files
+
+
 def require_folder(store: str, path: str | Path | None) -> Path:
     """Return the folder of a store; raise BadInput if it has none."""
     if path is None:

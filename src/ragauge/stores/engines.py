@@ -17,7 +17,7 @@ from ragauge.core.errors import BackendFailed, RagaugeError
 from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.secrets import redact, register_secrets
 from ragauge.files.workspace import create_temporary_folder
-from ragauge.stores.bookkeeping import Matrix
+from ragauge.stores.bookkeeping import Matrix, claim_files
 from ragauge.stores.filter_conditions import FilterCondition
 from ragauge.stores.metadata_columns import MetadataColumn, MetadataColumns
 from ragauge.stores.search_results import DistanceConversions, RawNeighbours
@@ -42,11 +42,11 @@ class EngineFolder:
     def prepare_path(self, name: str, *, fresh: bool) -> Path:
         """Return the path of the engine's files.
 
-        `fresh` deletes what a killed process left there.
+        `fresh` deletes what a killed process left there. Raise BadInput if ragauge did not write it.
         """
         path = self.folder / name
-        if fresh:
-            for leftover in self.folder.glob(f"{name}*"):
+        if fresh and not self.is_temporary:
+            for leftover in claim_files(self.folder, name):
                 if leftover.is_dir():
                     shutil.rmtree(leftover)
                 else:

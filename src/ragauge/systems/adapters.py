@@ -19,10 +19,10 @@ from uuid import UUID
 from ragauge.core.documents import EMPTY_MAPPING, Hit
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra, error_summary
 from ragauge.core.protocols import close_if_possible, is_async
-from ragauge.core.secrets import register_fields, register_secrets, register_url
+from ragauge.core.secrets import register_fields, register_url
 from ragauge.core.specs import redact_spec
 from ragauge.core.stages import stage
-from ragauge.models.http_client import open_async_client
+from ragauge.models.http_client import is_loopback, open_async_client, read_key
 
 ID_FIELDS = ("id", "_id", "doc_id", "docid", "document_id", "id_", "node_id", "docno", "pid", "chunk_id")
 TEXT_FIELDS = ("text", "page_content", "content", "document", "body", "passage")
@@ -419,9 +419,10 @@ class HTTPRetriever:
                     f"the environment variable `{bearer}` is not set",
                     hint="set bearer to the name of the variable with the token",
                 )
-            register_secrets(os.environ[bearer])
-            request_headers["Authorization"] = f"Bearer {os.environ[bearer]}"
-        self._client: Any = open_async_client(httpx, timeout=timeout, headers=request_headers)
+            request_headers["Authorization"] = f"Bearer {read_key(bearer)}"
+        self._client: Any = open_async_client(
+            httpx, timeout=timeout, headers=request_headers, trust_env=not is_loopback(address.host)
+        )
 
     async def search(self, query: str, k: int) -> list[Hit]:
         """Search with the service; raise BackendFailed if the reply is not a list of hits."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from ragauge.compute.event_loops import run_in_thread
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, error_summary
 from ragauge.core.protocols import Chat, Message, Reply, close_if_possible
-from ragauge.core.secrets import redact_data
+from ragauge.core.secrets import redact, redact_data
 from ragauge.core.settings import Above, AtLeast, check_int, check_number
 
 MAX_CHAT_ERROR_CHARS = 500
@@ -79,9 +79,7 @@ class AdaptedChat:
         reply = await response if inspect.isawaitable(response) else response
         if not isinstance(reply, Reply):
             raise BackendFailed(f"the chat `{self.name}` must return a Reply, got {type(reply).__name__}")
-        return reply._replace(
-            text=redact_data(reply.text), finish=redact_data(reply.finish), model=redact_data(reply.model)
-        )
+        return reply._replace(text=redact_data(reply.text), finish=redact(reply.finish), model=redact(reply.model))
 
 
 async def attempt_request(

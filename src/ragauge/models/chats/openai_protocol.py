@@ -16,6 +16,8 @@ from ragauge.models.chats.reply_parsing import enum_words, has_thought_start, sc
 
 UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
+MAX_TIME_CHARS = 100
+"""Maximum length of a time in a header; a longer one is ignored, because parsing takes quadratic time."""
 RATE_LIMIT_SUFFIXES = ("-requests", "-tokens", "")
 
 
@@ -30,7 +32,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
     """
     for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         text = (headers.get(name) or "").strip()
-        if not text:
+        if not text or len(text) > MAX_TIME_CHARS:
             continue
         try:
             return max(0.0, float(text) * unit)
@@ -38,7 +40,7 @@ def parse_retry_after(headers: Mapping[str, str]) -> float | None:
             pass
         try:
             return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-        except ValueError:  # Neither a number nor a date.
+        except (ValueError, OverflowError):  # Neither a number nor a date.
             continue
     return wait_for_limit(headers) or None
 
@@ -67,6 +69,8 @@ def parse_duration(text: str) -> float | None:
     (3723.5, 0.02, 7.0, None)
     """
     text = text.strip()
+    if len(text) > MAX_TIME_CHARS:
+        return None
     parts = DURATION_PART.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
         return sum(float(number) * UNIT_SECONDS[unit] for number, unit in parts)
