@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from command import command_in
 from ragauge import Run, evaluate
-from ragauge.cli.tie_notes import describe_ties
+from ragauge.evaluation.tie_notes import describe_ties
 from ragauge.files.in_memory import to_run_table
 from ragauge.output.numbers import format_score
 from strategies import judgments, names

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ragauge.audits.audit_input import AuditInput, none_if_nan
-from ragauge.audits.tie_orders import (
+from ragauge.core.findings import Finding, FindingTable
+from ragauge.core.records import Floats, Ints
+from ragauge.measures.conventions import Convention
+from ragauge.measures.judged_ranks import JudgedRanks
+from ragauge.measures.names import Measure, make_measure
+from ragauge.measures.registry import MEASURE_REGISTRY
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.measures.tie_orders import (
     RANDOM_ORDERS,
     RandomOrderMean,
     compute_expected_means,
@@ -20,13 +27,6 @@ from ragauge.audits.tie_orders import (
     tie_all_documents,
     tie_whole_corpus,
 )
-from ragauge.core.findings import Finding, FindingTable
-from ragauge.core.records import Floats, Ints
-from ragauge.measures.conventions import Convention
-from ragauge.measures.judged_ranks import JudgedRanks
-from ragauge.measures.names import Measure, make_measure
-from ragauge.measures.registry import MEASURE_REGISTRY
-from ragauge.measures.scoring import score_judged_ranks
 from ragauge.output.numbers import format_number
 
 SIGNIFICANCE_LEVEL = 0.05

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from ragauge.audits.audit_input import AuditInput, none_if_nan
-from ragauge.audits.tie_orders import has_exact_bounds, ideal_ranks, list_means
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Ints, Judgments
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks, defined_depth
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score_judged_ranks
+from ragauge.measures.tie_orders import has_exact_bounds, ideal_ranks, list_means
 from ragauge.output.numbers import first_few, format_change, format_number, pluralise
 
 MIN_RECALL_CEILING = 0.9

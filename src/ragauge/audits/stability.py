@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ragauge.audits.audit_input import VISIBLE_CHANGE, AuditInput, drop_if_unchanged, none_if_nan
-from ragauge.audits.tie_orders import list_means
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Run, Scores
 from ragauge.measures.conventions import Convention
+from ragauge.measures.tie_orders import list_means
 from ragauge.output.numbers import first_few, format_change, format_number, join_names, pluralise
 from ragauge.stats.power import detectable_difference, queries_needed
 

@@ -10,12 +10,12 @@ import numpy as np
 
 from ragauge.audits.audit_input import VISIBLE_CHANGE, AuditInput, drop_if_unchanged
 from ragauge.audits.chance_level import compute_random_order_mean
-from ragauge.audits.tie_orders import RANK_MEASURES, has_exact_bounds, ideal_ranks, list_means, tie_all_documents
 from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.records import Run
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score_judged_ranks
+from ragauge.measures.tie_orders import RANK_MEASURES, has_exact_bounds, ideal_ranks, list_means, tie_all_documents
 from ragauge.output.numbers import first_few, format_change, format_changes, join_names, pluralise
 
 MIN_QUERIES = 10

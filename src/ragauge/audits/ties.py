@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ragauge.audits.audit_input import VISIBLE_CHANGE, AuditInput
-from ragauge.audits.tie_orders import (
+from ragauge.core.findings import Finding, FindingTable
+from ragauge.core.records import Run, Scores
+from ragauge.measures.conventions import Convention
+from ragauge.measures.names import Measure
+from ragauge.measures.scoring import score_judged_ranks
+from ragauge.measures.tie_orders import (
     RANDOM_ORDERS,
     RandomOrderMean,
     compute_expected_means,
@@ -21,11 +26,6 @@ from ragauge.audits.tie_orders import (
     truncate_ranks,
     with_undecided_ties,
 )
-from ragauge.core.findings import Finding, FindingTable
-from ragauge.core.records import Run, Scores
-from ragauge.measures.conventions import Convention
-from ragauge.measures.names import Measure
-from ragauge.measures.scoring import score_judged_ranks
 from ragauge.output.numbers import first_few, format_changes, format_number, pluralise
 
 if TYPE_CHECKING:

@@ -31,11 +31,11 @@ from ragauge.cli.options import (
     resolve_convention,
 )
 from ragauge.cli.output import check_outputs, write_result
-from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison import compare as compare_scores
 from ragauge.comparison.report import build_report, keep_changed_queries
 from ragauge.comparison.scored_files import COMPARISON_MEASURES, score_runs
 from ragauge.core.errors import BadInput
+from ragauge.evaluation.tie_notes import describe_ties
 from ragauge.files.table_rows import read_tags
 from ragauge.stats.comparisons import Comparisons
 

@@ -30,7 +30,6 @@ from ragauge.cli.options import (
 )
 from ragauge.cli.output import print_table
 from ragauge.cli.progress import show_progress
-from ragauge.cli.tie_notes import describe_ties
 from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.evaluation import (
@@ -48,6 +47,7 @@ from ragauge.evaluation.report import (
     transpose_scores,
 )
 from ragauge.evaluation.results import EvaluatedRuns, collect_scores
+from ragauge.evaluation.tie_notes import describe_ties
 from ragauge.evaluation.trec_eval_text import render_trec_eval, select_measure_names
 from ragauge.files.neighbour_arrays import check_row_counts
 from ragauge.files.serialization import to_json

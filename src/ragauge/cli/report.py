@@ -32,10 +32,10 @@ from ragauge.cli.options import (
 )
 from ragauge.cli.output import describe_omitted, print_report
 from ragauge.cli.progress import show_progress
-from ragauge.cli.tie_notes import describe_ties
 from ragauge.comparison.results import Overview
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Result
+from ragauge.evaluation.tie_notes import describe_ties
 from ragauge.files import judged_folders
 from ragauge.judging import results_folder
 from ragauge.output.formats import format_for_path

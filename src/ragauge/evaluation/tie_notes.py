@@ -73,7 +73,7 @@ def _tie_spans(scores: Scores) -> list[_TieSpan]:
     first, last = judged.tie_span
     if not (last > first).any():
         return []
-    from ragauge.audits.tie_orders import has_exact_bounds, order_ties  # only runs with ties need the audit
+    from ragauge.measures.tie_orders import has_exact_bounds, order_ties  # only runs with ties need it
 
     measures = [
         measure for name in scores.measures for measure in parse_measure_names([name]) if has_exact_bounds(measure)
