@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, TypedDict, Unpack
 from ragauge.audits.audit_input import AuditInput
 from ragauge.audits.checks import AUDIT_CHECKS, run_audit_checks
 from ragauge.core.errors import BadInput, MissingEvidence
-from ragauge.core.findings import Audit
+from ragauge.core.findings import Audit, has_code
 from ragauge.core.records import Judgments, Run
 from ragauge.core.settings import check_keywords
-from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for_measures, parse_measures
+from ragauge.evaluation import DEFAULT_MEASURES, DIFFERING_TRIALS, Measures, judgments_for_measures, parse_measures
 from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
@@ -183,9 +183,10 @@ def _run_audit(
     for run in runs:  # An input that no convention can score is an error of the caller, not a finding.
         audit_input.scores(run)
     outcome = run_audit_checks(audit_input, chosen, texts.absent)
+    trial_notes = [note for run in runs for note in audit_input.scores(run).notes if has_code(note, DIFFERING_TRIALS)]
     counts = f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}"
     about = f"{counts}, convention {audit_input.convention.name}"
-    return Audit(outcome.findings, outcome.skipped, [about], list(runs))
+    return Audit(outcome.findings, outcome.skipped, [about, *trial_notes], list(runs))
 
 
 def _relax_convention(convention: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:

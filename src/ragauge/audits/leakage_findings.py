@@ -32,7 +32,7 @@ def leaking_field_finding(
     """
     field_run = build_field_run(audit_input, field, result)
     name = f"by {field.name} alone"
-    scores = {name: audit_input.scores(field_run)} | {run: audit_input.averages(run) for run in audit_input.runs}
+    scores = {name: audit_input.scores(field_run)} | {run: audit_input.scores(run) for run in audit_input.runs}
     rho = field_rank_correlations(audit_input, field, lower_is_relevant=bool(result.lower_is_relevant))
     names = [str(measure) for measure in audit_input.measures[:MAX_MEASURES_SHOWN]]
     rows = [
@@ -81,7 +81,7 @@ def naming_field_finding(
     """
     name = f"by {naming.name} alone"
     scores = {name: audit_input.scores(build_naming_run(audit_input, naming))} | {
-        run: audit_input.averages(run) for run in audit_input.runs
+        run: audit_input.scores(run) for run in audit_input.runs
     }
     names = [str(measure) for measure in audit_input.measures[:MAX_MEASURES_SHOWN]]
     first = names[0]

@@ -13,10 +13,10 @@ from ragauge.cli import console
 from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, PrintJson, Split, TableFiles, csv_option
 from ragauge.cli.output import check_table_outputs, write_table, write_table_files
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.findings import has_code
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
-from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
-from ragauge.evaluation.indicators import average_trials
+from ragauge.evaluation import DIFFERING_TRIALS, average_trials, judgments_for_measures, parse_measures, score_trials
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.output.numbers import format_number, pluralise
 from ragauge.output.sparklines import downsample, sparkline
@@ -51,6 +51,7 @@ class _KRangeResult:
     rows: Sequence[Mapping[str, Any]]
     advice: SmallestK
     depth: int
+    notes: Sequence[str] = ()
 
     def to_data(self) -> dict[str, Any]:
         """Return the result as JSON data."""
@@ -127,7 +128,9 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     write_table(_systems_table(results, settings) if others else _k_table(first, settings), as_json=False, as_csv=False)
     if not others and len(first.rows) > 1:
         console.print_tables("", _measure_sparkline(measure, first.rows))
-    console.print_notes([*_describe_shallow_runs(results, values), *_describe_method(results, settings)])
+    trial_notes = [note for result in results.values() for note in result.notes if has_code(note, DIFFERING_TRIALS)]
+    notes = [*_describe_shallow_runs(results, values), *trial_notes, *_describe_method(results, settings)]
+    console.print_notes(notes)
 
 
 def _describe_method(results: Mapping[str, _KRangeResult], settings: _KRangeSettings) -> list[str]:
@@ -189,7 +192,7 @@ def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSett
     measures = parse_measures([f"{measure}@{k}" for measure in settings.measures for k in ks], convention)
     judgments = judgments_for_measures(measures, inputs.qrels)
     scored_trials = score_trials(judgments, trials, measures, convention, name=name)
-    scores = average_trials(scored_trials) if len(scored_trials) > 1 else scored_trials[0]
+    scores = average_trials(scored_trials)
     tokens = None if settings.lengths is None else _mean_context_tokens(rankings, settings.lengths, ks)
     values = {k: scores.values[f"{settings.measure}@{k}"] for k in ks}
     advice = smallest_k(values, settings.measure, settings.tolerance, settings.confidence, tokens)
@@ -197,7 +200,7 @@ def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSett
     for row in advice.table:
         k = int(row["k"])
         rows.append({**{measure: scores.means[f"{measure}@{k}"] for measure in settings.measures}, **row, "k": k})
-    return _KRangeResult(rows, advice, depth)
+    return _KRangeResult(rows, advice, depth, scores.notes)
 
 
 def _k_table(result: _KRangeResult, settings: _KRangeSettings) -> Table:

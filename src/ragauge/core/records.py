@@ -279,11 +279,7 @@ class Run:
     def differing(self) -> list[Run]:
         """Return the trials as runs if their rankings differ, else an empty list."""
         trials = self.trials()
-        rankings = []
-        for trial in trials:
-            order = [name for name in ("query", "rank") if name in trial.table.columns]
-            rankings.append(trial.table.sort(order, maintain_order=True).select("query", "doc"))
-        return trials if any(not frame.equals(rankings[0]) for frame in rankings[1:]) else []
+        return trials if have_different_rankings(trials) else []
 
     def frames(self, prepare: FrameTransform = identity_transform) -> Iterator[pl.DataFrame]:
         """Yield the table as one frame."""
@@ -302,6 +298,18 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({self.name!r}, {self.table['query'].n_unique()} queries, {self.table.height} rows)"
+
+
+def have_different_rankings(runs: Sequence[Run]) -> bool:
+    """Return whether any of the runs returned other documents, or in another order, than the first."""
+    rankings = []
+    for run in runs:
+        has_ranks = "rank" in run.table.columns
+        order = run.table.sort(
+            "query", "rank" if has_ranks else "score", descending=[False, not has_ranks], maintain_order=True
+        )
+        rankings.append(order.select("query", "doc"))
+    return any(not frame.equals(rankings[0]) for frame in rankings[1:])
 
 
 class MeasureDict(dict[str, V]):
@@ -330,7 +338,8 @@ class MeasureDict(dict[str, V]):
 
 
 @json_form(
-    omitted=("judged",), optional=("notes", "lower_is_better", "direction_unstated", "rel", "failures", "fingerprints")
+    omitted=("judged",),
+    optional=("notes", "lower_is_better", "direction_unstated", "rel", "failures", "fingerprints", "trial_means"),
 )
 @dataclass(frozen=True, eq=False)
 class Scores(TabularResult):
@@ -362,6 +371,8 @@ class Scores(TabularResult):
     """`{query: error}` of the judged queries that the system failed on; each counts as an empty ranking."""
     fingerprints: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Short hashes of query and reference answer by query, if known."""
+    trial_means: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Mean of each trial by measure, if the rankings differ between trials; `means` and `values` are means of them."""
     judged: Any = field(default=None, repr=False)
     """Judged ranks behind the scores, for other measures without reading the run again."""
 
@@ -374,6 +385,11 @@ class Scores(TabularResult):
     def n(self) -> MeasureDict[int]:
         """Number of scored queries by measure."""
         return self._by_measure({name: len(self.queries) - len(self.unscored[name]) for name in self.values})
+
+    @property
+    def n_trials(self) -> int:
+        """Number of trials whose scores were averaged; 1 if there is one or if all rankings are the same."""
+        return len(next(iter(self.trial_means.values()), (0.0,)))
 
     def is_lower_better(self, measure: str) -> bool | None:
         """Return whether lower values of a measure are better; None if it is not stated."""
@@ -415,4 +431,5 @@ class Scores(TabularResult):
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {value:.4f} (n={self.n[name]})" for name, value in self.means.items())
         failed = describe_failures(self.failures, len(self.queries))
-        return f"Scores({self.run!r}, {self.convention}: {means}{'; ' if failed else ''}{failed})"
+        over = f"; mean over {self.n_trials} trials" if self.n_trials > 1 else ""
+        return f"Scores({self.run!r}, {self.convention}: {means}{over}{'; ' if failed else ''}{failed})"

@@ -25,6 +25,7 @@ from ragauge.datasets.queries import (
 from ragauge.datasets.query_sets import describe_repeated, list_pairs
 from ragauge.evaluation import (
     Measures,
+    average_trials,
     compute_judged_ranks,
     default_run_measures,
     judgments_for_measures,
@@ -172,7 +173,7 @@ def run(
     experiment = Experiment(
         data,
         runs,
-        {name: scores[0] for name, scores in trials.items()},
+        {name: average_trials(scores) for name, scores in trials.items()},
         {name: summarise_timings(result.timings) for name, result in runs.items() if result.timings is not None},
         _compare_with_baseline(trials, baseline),
         baseline,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -238,6 +239,24 @@ def read_run_metadata(source: Any) -> Run | None:
     except ValueError as error:
         raise BadInput(str(error), file=str(path)) from None
     return Run(pl.DataFrame(), timings=read_timings(source), manifest=manifest)
+
+
+def read_differing_trials(source: Any) -> list[Run]:
+    """Return the trials of a run in memory or in a run folder if their rankings differ, else an empty list."""
+    if isinstance(source, str | Path):
+        folder = Path(source)
+        if str(source) == "-" or not (folder / "repeats.parquet").exists():
+            return []
+        metadata = read_run_metadata(folder)
+        if metadata is None:
+            return []
+        columns = {"query": "text", "doc": "text", "score": "number"}
+        source = replace(
+            metadata,
+            table=read_parquet(folder / "run.parquet", columns=columns),
+            repeats=read_parquet(folder / "repeats.parquet", columns={**columns, "repeat": "number"}),
+        )
+    return source.differing() if isinstance(source, Run) else []
 
 
 def read_targets(source: Any) -> dict[str, list[str]]:
