@@ -879,7 +879,7 @@ def test_gate_differing_repeats_use_mean_per_query():
         shaky, ["mrr >= 0.7", "num_rel_ret >= 1.7", "gm_map > 0.5", "f1(of=means)@1 > 0.6"], qrels=qrels
     )
     q = (1 + 1 / 2 + 1 / 4 + 0) / 4
-    gm_map = sum(math.sqrt(value) for value in (1, 1 / 2, 1 / 4, 1e-5)) / 4  # of each trial; trec_eval's least value
+    gm_map = sum(math.sqrt(value) for value in (1, 1 / 2, 1 / 4, 1e-5)) / 4  # one per trial; 1e-5 is the least value
     means = [(q + 1) / 2, 0.75 + 1, gm_map, (1 + 3 * 0.5) / 4]
     assert [check.value for check in result.checks[:4]] == pytest.approx(means)
     assert (

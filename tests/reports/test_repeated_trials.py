@@ -260,7 +260,9 @@ def test_evaluate_csv_has_number_and_range_of_trials(experiment):
     rows = {row["run"]: row for row in lines}
     expected = compute_reciprocal_ranks(experiment.runs["lucky"]).mean(axis=1)
     assert [rows[name]["trials"] for name in ("lucky", "steady")] == [str(REPEATS), "1"]
-    assert [float(rows["lucky"][name]) for name in ("lowest", "highest")] == pytest.approx([expected.min(), expected.max()])
+    assert [float(rows["lucky"][name]) for name in ("lowest", "highest")] == pytest.approx(
+        [expected.min(), expected.max()]
+    )
     assert "trials" not in run_ragauge("evaluate", runs[1], "-m", "mrr@20", "--csv").stdout
 
 
@@ -347,8 +349,8 @@ def test_report_swarm_format_round_trips(experiment, tmp_path):
     assert overview(str(tmp_path / "long.csv")).entries["steady"].variation["mrr@20"].unstable == 0
 
 
-def test_report_swarm_convention_ignores_target_map(experiment, tmp_path):
-    report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False, convention="swarm")
+def test_report_swarm_identity_convention_ignores_target_map(experiment, tmp_path):
+    report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False, convention="swarm,targets=identity")
     rows = read_rows((tmp_path / "long.csv").read_text())
     assert "convention" not in rows[0]
     first_row = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")

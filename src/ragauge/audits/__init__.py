@@ -15,7 +15,14 @@ from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit, has_code
 from ragauge.core.records import Judgments, Run
 from ragauge.core.settings import check_keywords
-from ragauge.evaluation import DEFAULT_MEASURES, DIFFERING_TRIALS, Measures, judgments_for_measures, parse_measures
+from ragauge.evaluation import (
+    DEFAULT_MEASURES,
+    DIFFERING_TRIALS,
+    Measures,
+    judgments_for_measures,
+    parse_measures,
+    with_target_map,
+)
 from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
@@ -151,7 +158,7 @@ def _run_audit(
     question: _AuditSettings, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: DocumentTexts
 ) -> Audit:
     chosen = select_checks(AUDIT_CHECKS, question.checks)
-    convention = find_convention(question.convention)
+    convention = with_target_map(find_convention(question.convention), question.qrels, question.targets)
     measures: list[Measure] = []
     for measure in parse_measures(question.measures, convention):
         if not isinstance(measure, Measure):

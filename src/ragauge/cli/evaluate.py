@@ -40,6 +40,7 @@ from ragauge.evaluation import (
     judgments_for_measures,
     parse_measures,
     score_runs_by_name,
+    with_target_map,
 )
 from ragauge.evaluation.report import (
     build_csv_table,
@@ -102,6 +103,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     outputs.check()
     rules = resolve_convention(convention, rel=rel, depth=depth)
     inputs = Inputs.resolve(*files)
+    rules = with_target_map(rules, inputs.qrels, targets)
     check_row_counts(inputs.qrels, inputs.single_runs.values())
     usual = default_measures(inputs.qrels, inputs.single_runs.values())
     is_trec = format_name == TREC_EVAL_FORMAT

@@ -10,13 +10,29 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, PrintJson, Split, TableFiles, csv_option
+from ragauge.cli.options import (
+    QRELS_HELP,
+    RUNS_HELP,
+    ConventionName,
+    PrintJson,
+    Split,
+    TableFiles,
+    TargetMap,
+    csv_option,
+)
 from ragauge.cli.output import check_table_outputs, write_table, write_table_files
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import has_code
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
-from ragauge.evaluation import DIFFERING_TRIALS, average_trials, judgments_for_measures, parse_measures, score_trials
+from ragauge.evaluation import (
+    DIFFERING_TRIALS,
+    average_trials,
+    judgments_for_measures,
+    parse_measures,
+    score_trials,
+    with_target_map,
+)
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.output.numbers import format_number, pluralise
 from ragauge.output.sparklines import downsample, sparkline
@@ -91,6 +107,7 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     convention: ConventionName = "default",
     split: Split = None,
+    targets: TargetMap = None,
     as_json: PrintJson = False,
     as_csv: Annotated[bool, csv_option("system and k")] = False,
     out: TableFiles = None,
@@ -107,12 +124,13 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     if not tolerance >= 0:
         raise BadInput(f"--tolerance must be at least 0, got {tolerance:g}", hint="use `--tolerance 0.02`")
     values = _parse_ks(ks)
-    inputs = Inputs.resolve(*files, split=split)
+    inputs = Inputs.resolve(*files, split=split, targets=targets)
     runs = _select_runs(inputs, system or [])
     lengths = None
     if dataset is not None:
         lengths = {document: estimate_tokens(text) for document, text in load(dataset).texts.items()}
-    settings = _KRangeSettings(values, measure, tolerance, confidence, find_convention(convention), lengths)
+    rules = with_target_map(find_convention(convention), inputs.qrels, targets)
+    settings = _KRangeSettings(values, measure, tolerance, confidence, rules, lengths)
     results = {name: _compute_k_range(inputs, name, path, settings) for name, path in runs.items()}
     if lengths is not None and not any("tokens" in result.rows[0] for result in results.values()):
         raise BadInput(
@@ -190,7 +208,7 @@ def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSett
         )
     convention = settings.convention
     measures = parse_measures([f"{measure}@{k}" for measure in settings.measures for k in ks], convention)
-    judgments = judgments_for_measures(measures, inputs.qrels)
+    judgments = judgments_for_measures(measures, inputs.qrels, split=inputs.split, targets=inputs.targets)
     scored_trials = score_trials(judgments, trials, measures, convention, name=name)
     scores = average_trials(scored_trials)
     tokens = None if settings.lengths is None else _mean_context_tokens(rankings, settings.lengths, ks)

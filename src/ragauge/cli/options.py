@@ -97,7 +97,15 @@ QrelsFormat = Annotated[
 RunFormat = Annotated[
     str | None, typer.Option(metavar="NAME", show_default="detected", help="Format of the runs, e.g. trec or csv.")
 ]
-TargetMap = Annotated[str | None, typer.Option(metavar="FILE", help="Target map (document, target) for dr@k.")]
+TargetMap = Annotated[
+    str | None,
+    typer.Option(
+        "--targets",
+        metavar="FILE",
+        show_default="targets.json or targets.tsv of the dataset",
+        help="Target map for dr@k: documents and their targets, as JSON, JSONL, TSV or CSV.",
+    ),
+]
 DocumentPart = Annotated[
     str, typer.Option("--part", metavar="NAME", help="Part of a document that is used: whole, text or title.")
 ]

@@ -26,6 +26,7 @@ from ragauge.cli.options import (
     Reuse,
     SaveBaseline,
     Split,
+    TargetMap,
     Threads,
     baseline_option,
     csv_option,
@@ -116,6 +117,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     convention: OptionalConventionName = None,
     split: Split = None,
+    targets: TargetMap = None,
     max_queries: MaxQueries = None,
     by: Annotated[
         str | None,
@@ -162,6 +164,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     optional_settings = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": folder, "split": split,
+        "targets": targets,
         "max_queries": max_queries, "dataset": dataset or None, "threads": threads,
     }  # fmt: skip
     settings.update({name: value for name, value in optional_settings.items() if value is not None})

@@ -6,7 +6,7 @@ They store data and derive values from it. They read no files and are never modi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -180,6 +180,20 @@ def to_judgments(judgments: Any) -> Judgments:
     return Judgments(judgments)
 
 
+def to_targets(targets: Mapping[Any, Any]) -> dict[str, list[str]]:
+    """Convert ids and targets of a target map to lists of strings.
+
+    >>> to_targets({"d1": "A", 2: ["A", "B"]})
+    {'d1': ['A'], '2': ['A', 'B']}
+    """
+    if not isinstance(targets, Mapping):
+        raise BadInput(f"a target map must be a mapping, got {type(targets).__name__}", hint='pass {"d1": ["A", "B"]}')
+    return {
+        str(doc): [str(value)] if isinstance(value, str) or not isinstance(value, Iterable) else [str(t) for t in value]
+        for doc, value in targets.items()
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Documents, queries and judgments."""
@@ -197,10 +211,12 @@ class Dataset:
     """Origin and licence."""
     origin: str = ""
     """Argument with which `load` loads it again, if it is neither its name nor a folder."""
+    targets: Mapping[str, Sequence[str]] | None = None
+    """Target map of the judgments, for de-duplicated recall: `{document: target or [target, …]}`."""
 
     if TYPE_CHECKING:
 
-        def __init__(
+        def __init__(  # noqa: PLR0913 - the fields of the class
             self,
             name: str,
             documents: Documents,
@@ -210,11 +226,16 @@ class Dataset:
             tags: Mapping[str, Mapping[str, str]] = ...,
             about: str = ...,
             origin: str = ...,
+            targets: Mapping[str, str | Sequence[str]] | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "documents", to_documents(self.documents))
-        object.__setattr__(self, "judgments", to_judgments(self.judgments))
+        judgments = to_judgments(self.judgments)
+        if self.targets is not None:
+            judgments = judgments.with_targets(to_targets(self.targets))
+        object.__setattr__(self, "judgments", judgments)
+        object.__setattr__(self, "targets", judgments.targets)
 
     @cached_property
     def texts(self) -> dict[str, str]:

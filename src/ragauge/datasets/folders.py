@@ -13,7 +13,7 @@ from ragauge.core.records import Dataset
 from ragauge.datasets.queries import tags_from_judgments
 from ragauge.files.document_rows import QUERY_FIELDS, ROW_FORMATS, FlawLog, open_rows
 from ragauge.files.documents import check_row_id, find_row_id, find_rows_files, read_corpus
-from ragauge.files.readers import read_judgments
+from ragauge.files.readers import find_targets_file, read_judgments, read_targets
 
 QUERY_FILE_ENDINGS = tuple(ending for ending in ROW_FORMATS if ending != ".parquet")
 """Endings of a queries file in a dataset folder. `queries.parquet` is in the folders that `run` writes."""
@@ -61,6 +61,7 @@ def load_folder(folder: Path, *, split: str | None = None) -> Dataset:
     documents = read_documents(dataset_folder) if find_rows_files(dataset_folder, "corpus") else []
     plain = dataset_folder / "qrels.txt"
     judgments = read_judgments(plain if plain.exists() else dataset_folder, split=split)
+    targets = find_targets_file(dataset_folder)
     grades = judgments.nested
     all_queries = read_queries(dataset_folder)
     queries = {name: all_queries[name] for name in all_queries if name in grades}
@@ -74,6 +75,7 @@ def load_folder(folder: Path, *, split: str | None = None) -> Dataset:
         answers={name: text for name, text in read_answers(dataset_folder).items() if name in queries},
         tags={name: tags_from_judgments(grades[name]) for name in queries},
         about=str(folder),
+        targets=None if targets is None else read_targets(targets),
     )
 
 

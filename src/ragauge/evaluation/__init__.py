@@ -129,7 +129,7 @@ def _score_runs(
 ) -> dict[Any, Scores]:
     """Score runs by name; the name None keeps a run's own name."""
     check_keywords("evaluate", options, EvaluationOptions)
-    convention = find_convention(convention)
+    convention = with_target_map(find_convention(convention), qrels, options.get("targets"))
     neighbour_arrays.check_row_counts(qrels, runs.values())
     if measures is DEFAULT_MEASURES:
         measures = default_measures(qrels, runs.values())
@@ -255,6 +255,16 @@ def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
     Arrays of neighbour ids have their own.
     """
     return neighbour_arrays.neighbour_array_measures(qrels, list(runs)) or DEFAULT_MEASURES
+
+
+def with_target_map(convention: Convention, qrels: Any, targets: Any = None) -> Convention:
+    """Return the convention with `targets=map` if there is a target map, unless its user set `targets`.
+
+    The presets swarm and graphflow take each document as its own target, because their code has no target map.
+    """
+    if convention.targets_stated or convention.targets == "map" or not readers.has_targets(qrels, targets):
+        return convention
+    return convention.but(targets="map")
 
 
 def judgments_for_measures(

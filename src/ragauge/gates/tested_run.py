@@ -204,12 +204,12 @@ def build_unjudged_run(source: Any, scoring_settings: ScoringSettings, timings: 
     )
 
 
-def has_judgments(source: Any) -> bool:
-    """Return whether a path is a folder that contains judgments."""
-    folders = (
-        [Path(source), Path(source).resolve().parent] if isinstance(source, str | Path) and str(source) != "-" else []
-    )
-    return any((folder / JUDGMENTS_FILE).exists() for folder in folders if Path(source).is_dir())
+def find_judgments_folder(source: Any) -> Path | None:
+    """Return the folder with the judgments of a run folder or an experiment folder; None for other inputs."""
+    if not isinstance(source, str | Path) or not Path(source).is_dir():
+        return None
+    folders = [Path(source), Path(source).resolve().parent]
+    return next((folder for folder in folders if (folder / JUDGMENTS_FILE).exists()), None)
 
 
 def _compute_freshness(

@@ -82,6 +82,8 @@ class Inputs:
     named_inputs: Mapping[str, Any] = field(default_factory=dict)
     """Further inputs by name: `judgments` as given, `documents`, `queries`, `dataset`."""
     split: str | None = None
+    targets: Any = None
+    """Target map for `dr@k`, if it does not belong to the judgments."""
 
     @classmethod
     def resolve(
@@ -89,6 +91,7 @@ class Inputs:
         *values: Any,
         named: Mapping[str, Any] = EMPTY_MAPPING,
         split: str | None = None,
+        targets: Any = None,
         tables: Collection[InputKind] = (),
         runs_required: bool = True,
     ) -> Inputs:
@@ -110,7 +113,7 @@ class Inputs:
         inputs = _resolve_tables(values, tables, named.get("baseline"))
         if inputs is None:
             inputs = _resolve_runs(values, named.get("baseline"), runs_required=runs_required)
-        return replace(inputs, named_inputs={"judgments": values[0], **present}, split=split)
+        return replace(inputs, named_inputs={"judgments": values[0], **present}, split=split, targets=targets)
 
     @property
     def single_runs(self) -> dict[str, Any]:
