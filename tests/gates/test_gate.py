@@ -31,6 +31,7 @@ from ragauge.gates.results import Gate, GateError, Rule, RuleCheck
 from ragauge.gates.rule_grammar import parse_rule, read_gate_file, rule_texts
 from ragauge.measures.conventions import PRESETS
 from ragauge.reports.registry import read_results
+from ragauge.stats.intervals import t_interval
 from ragauge.stats.paired_tests import paired_permutation_test
 from written_results import format_results
 
@@ -938,6 +939,17 @@ def test_gate_stratum_tagged_only_in_baseline_fails(experiment, tmp_path):
     new = copy("new", {query: {"lang": "en"} for query in queries})
     result = ragauge.gate(new, "recall@5 >= 0.001 by lang", baseline=old)
     assert [(check.rule.value, check.passed) for check in result.checks[:2]] == [("de", False), ("en", True)]
+
+
+def test_gate_change_interval_stays_within_bounds_of_measure():
+    qrels = {f"q{i}": {"a": 1} for i in range(6)}
+    old = {query: {"a": 2.0} if i < 2 else {"b": 2.0, "a": 1.0} for i, query in enumerate(qrels)}
+    new = {query: {"b": 2.0} if i < 5 else {"b": 2.0, "a": 1.0} for i, query in enumerate(qrels)}
+    check = ragauge.gate(new, "mrr drop <= 99%", qrels=qrels, baseline=old).checks[0]
+    differences = np.array([-1.0, -1.0, -0.5, -0.5, -0.5, 0.0])
+    low, high = t_interval(differences, 0.9)
+    assert low < -check.baseline < high < 0  # the unlimited interval has changes to less than 0
+    assert check.ci == pytest.approx((-check.baseline, high))
 
 
 def test_gate_accepts_score_tables(tmp_path):

@@ -258,11 +258,18 @@ def test_distance_errors_scaled_or_squared_distances_are_named():
     base = np.array([[3.0, 4.0], [6.0, 8.0]], np.float32)
     data = VectorSet("x", base, np.zeros((1, 2), np.float32), "l2")
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[10.0, 20.0]]), data) == [
-        "100% of the reported distances are wrong (typically 2 times)"
+        "100% of the reported distances are wrong (typically 2 times the true ones)"
     ]
     assert measures.distance_errors(np.array([[0, 1]]), np.array([[25.0, 100.0]]), data) == [
         "100% of the reported distances are wrong (typically their squares)"
     ]
+
+
+def test_distance_errors_small_deviation_is_a_percentage():
+    base, queries = make_vectors(200, 16), make_vectors(10, 16, 1)
+    truth = find_truth(base, queries, "l2", 10)
+    errors = measures.distance_errors(truth.neighbours, truth.distances * 1.02, VectorSet("x", base, queries, "l2"))
+    assert errors == ["100% of the reported distances are wrong (typically off by 2%)"]
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])

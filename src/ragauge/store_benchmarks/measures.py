@@ -148,7 +148,12 @@ def distance_errors(positions: Ints, claimed: NDArray[Any], data: VectorSet) -> 
     if wrong := int(is_wrong.sum()):
         median_claim, median_true = float(np.median(claims[is_wrong])), float(np.median(true[is_wrong]))
         much = abs(median_true) > float(np.median(rounding[is_wrong]))
-        typical = f"{median_claim / median_true:.3g} times" if much else f"{median_claim:.3g} instead of 0"
+        typical = f"{median_claim:.3g} instead of 0"
+        if much:
+            ratio = median_claim / median_true
+            with np.errstate(divide="ignore"):
+                error = float(np.median(np.abs(claims[is_wrong] / true[is_wrong] - 1)))
+            typical = f"off by {100 * error:.2g}%" if abs(ratio - 1) < 0.1 else f"{ratio:.3g} times the true ones"
         if np.allclose(claims[is_wrong], true[is_wrong] ** 2, rtol=DISTANCE_TOLERANCE):
             typical = "their squares"
         errors.append(f"{wrong / int(is_result.sum()):.0%} of the reported distances are wrong (typically {typical})")
