@@ -350,7 +350,13 @@ def test_report_swarm_format_round_trips(experiment, tmp_path):
 
 
 def test_report_swarm_identity_convention_ignores_target_map(experiment, tmp_path):
-    report(str(experiment.folder), tmp_path / "long.csv", format="swarm", audited=False, convention="swarm,targets=identity")
+    report(
+        str(experiment.folder),
+        tmp_path / "long.csv",
+        format="swarm",
+        audited=False,
+        convention="swarm,targets=identity",
+    )
     rows = read_rows((tmp_path / "long.csv").read_text())
     assert "convention" not in rows[0]
     first_row = next(row for row in rows if row["method"] == "steady" and row["query_id"] == "q1")

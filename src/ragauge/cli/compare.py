@@ -27,6 +27,7 @@ from ragauge.cli.options import (
     TargetMap,
     TestConfidence,
     baseline_option,
+    check_not_negative,
     csv_option,
     measures_option,
     resolve_convention,
@@ -91,7 +92,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     moved: Annotated[
         int | None,
         typer.Option(
-            min=0,
+            callback=check_not_negative,
             metavar="N",
             show_default="3, or 0 for more than two systems",
             help="Number of queries listed with the largest gains, and with the largest losses.",

@@ -9,7 +9,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import allow_only_options, require_any_option
-from ragauge.cli.options import RUNS_HELP, TargetMap, check_positive
+from ragauge.cli.options import RUN_FILES_HELP, TargetMap, check_positive
 from ragauge.cli.output import STDOUT, is_folder_path, print_table
 from ragauge.core.errors import BadInput
 from ragauge.core.records import ScoresByQuery
@@ -32,7 +32,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     context: typer.Context,
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN...", help=f"{RUNS_HELP}."),
+        typer.Argument(metavar="RUN...", help=f"{RUN_FILES_HELP}; or folders of `run`. Required without --list."),
     ] = None,
     out: Annotated[
         list[str] | None,

@@ -59,7 +59,8 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="RUN...",
             help="Folders of `run`, `bench` or `judge`; judgments, then runs (NAME=FILE names one); tables of scores; "
-            f"JSON of {', '.join(registry.STORED_RESULT_COMMANDS)}; or results in the layout of another tool.",
+            f"JSON of {', '.join(registry.STORED_RESULT_COMMANDS)}; or results in the layout of another tool. "
+            "Required.",
         ),
     ] = None,
     out: OutputFiles = None,

@@ -23,7 +23,7 @@ from ragauge.comparison.alignment import (
 )
 from ragauge.comparison.scored_files import ScoredRuns, score_runs
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.findings import merge_notes
+from ragauge.core.findings import Note, merge_notes
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
 from ragauge.evaluation.indicators import find_measure
@@ -221,7 +221,7 @@ def _missing_query_notes(systems: Sequence[SystemScores], common_queries: bool, 
         all_queries = {query for system in systems for query in system.queries}
         missing_counts = {system.name: len(all_queries - set(system.queries)) for system in systems}
         notes += [
-            f"{name} does not have {n} of {len(all_queries)} queries: they count 0"
+            Note(f"lacks {n} of {len(all_queries)} queries, which count 0", name)
             for name, n in missing_counts.items()
             if n
         ]
