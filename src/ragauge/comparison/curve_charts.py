@@ -119,9 +119,7 @@ def _recommendation_captions(recommendations: Sequence[KRecommendation]) -> list
         )
     if without_k:
         tolerance = without_k[0].advice.tolerance
-        parts.append(
-            f"where no k is enough, no smaller k is within {tolerance:g} of the largest k with this confidence"
-        )
+        parts.append(f"a system without such a line may still lose more than {tolerance:g} at every smaller k")
     return parts
 
 

@@ -65,7 +65,7 @@ def inputs_from_experiment(
     data = experiment.dataset
     if baseline is not None and baseline not in experiment.scores:
         raise UnknownName("system", baseline, experiment.scores)
-    scores = {name: list(experiment.every_time(name)) for name in experiment.scores}
+    scores = {name: list(experiment.scores_by_trial(name)) for name in experiment.scores}
     convention = requested_convention or PRESETS.get(next(iter(experiment.scores.values())).convention)
     notes = list(experiment.notes)
     if measures is not None or requested_convention is not None:

@@ -70,7 +70,7 @@ class Experiment(TabularResult):
         """Canonical names of the measures; systems are compared by the first one."""
         return next(iter(self.scores.values())).measures
 
-    def every_time(self, system: str) -> Sequence[Scores]:
+    def scores_by_trial(self, system: str) -> Sequence[Scores]:
         """Return the scores of each trial; only one element if all rankings are the same."""
         return self.trials.get(system) or [self.scores[system]]
 
@@ -90,7 +90,7 @@ class Experiment(TabularResult):
             raise UnknownName("tag", tag, tag_names)
         strata = {}
         for value, rows in sorted(positions.items(), key=lambda pair: -len(pair[1])):
-            columns = {n: [scores.values[measure][rows] for scores in self.every_time(n)] for n in self.scores}
+            columns = {n: [scores.values[measure][rows] for scores in self.scores_by_trial(n)] for n in self.scores}
             strata[value] = (
                 len(rows),
                 {n: float(np.mean([_nan_mean(values) for values in v])) for n, v in columns.items()},
