@@ -1076,7 +1076,7 @@ def test_cli_gate_pass_prints_table_and_exits_with_0(gate_command):
         "Rules",
         "      rule                value   limit  n  baseline   change        90% interval      p",
         "pass  mrr >= 0.9         1.0000  0.9000  8         -        -                   -      -",
-        "pass  ndcg@10 not worse  1.0000       -  8    0.8155  +0.1845  [+0.0524, +0.3167]  0.983",
+        "pass  ndcg@10 not worse  1.0000       -  8    0.8155  +0.1845  [+0.0524, +0.1845]  0.983",
         "pass  missing <= 0            0       0  8         -        -                   -      -",
     ]
 

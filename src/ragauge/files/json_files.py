@@ -162,7 +162,7 @@ def read_targets(source: InputFile) -> dict[str, list[str]]:
 def _split_target_line(line: str, ending: str) -> list[str]:
     if ending == ".csv":
         return next(csv.reader([line]), [])
-    if ending == ".tsv":
+    if ending == ".tsv" and "\t" in line:
         return [part for part in map(str.strip, line.split("\t")) if part]
     return line.split()
 
