@@ -278,8 +278,8 @@ def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -
     layout_inputs = inputs_from_layouts(files, baseline, names)
     if layout_inputs is None:
         convention = requested_convention or find_convention("default")
-        return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split)
-    unused: dict[str, Any] = {name: getattr(settings, name) for name in ("convention", "dataset", "split")}
+        return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split, settings.targets)
+    unused: dict[str, Any] = {name: getattr(settings, name) for name in ("convention", "dataset", "split", "targets")}
     if isinstance(layout_inputs, Overview):  # Means only: nothing to compare, split or intersect.
         defaults = ComparisonSettings()
         unused |= {name: getattr(settings, name) for name in ("by", "common_queries", "count_missing")}

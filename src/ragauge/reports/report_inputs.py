@@ -12,7 +12,7 @@ from ragauge.comparison.scored_files import SCORED_KINDS, score_inputs
 from ragauge.core.errors import BadInput, Incomparable, RagaugeError, UnknownName
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.core.settings import unique_by
-from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
+from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials, with_target_map
 from ragauge.files.source import InputFile
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.reports import layouts
@@ -65,13 +65,14 @@ def inputs_from_experiment(
     data = experiment.dataset
     if baseline is not None and baseline not in experiment.scores:
         raise UnknownName("system", baseline, experiment.scores)
-    scores = {name: list(experiment.every_time(name)) for name in experiment.scores}
+    scores = {name: list(experiment.scores_by_trial(name)) for name in experiment.scores}
     convention = requested_convention or PRESETS.get(next(iter(experiment.scores.values())).convention)
     notes = list(experiment.notes)
     if measures is not None or requested_convention is not None:
         if convention is None:
             notes.append("the measures are those of the run, whose convention is not a preset")
         else:
+            convention = with_target_map(convention, data.judgments)
             requested_measures = parse_measures(measures or experiment.measures, convention)
             judgments = judgments_for_measures(requested_measures, data.judgments)
             scores = {
@@ -101,13 +102,14 @@ def inputs_from_files(
     convention: Convention,
     dataset: str | Path | None,
     split: str | None,
+    targets: Any = None,
 ) -> ReportInputs:
     """Build report inputs from judgments and runs, run folders or score tables.
 
     Texts are added if they can be found.
     """
     named = {"baseline": baseline, "dataset": dataset}
-    inputs = Inputs.resolve(*files, named=named, split=split, tables=SCORED_KINDS)
+    inputs = Inputs.resolve(*files, named=named, split=split, targets=targets, tables=SCORED_KINDS)
     scored_runs = score_inputs(inputs, measures, convention)
     trials = {
         name: [scores] if isinstance(scores, Scores) else list(_list_scores(scores))
@@ -165,12 +167,14 @@ def find_layout_settings(
         return {}, []
     if convention is not None and (preset := find_convention(convention).name.partition(",")[0]) in layout.variants:
         return {"measures": layout.variants[preset]}, []
-    has_target_map = (
-        _has_target_map(overview_input) if convention is None else find_convention(convention).targets == "map"
-    )
+    requested = None if convention is None else find_convention(convention)
+    if requested is None or not requested.targets_stated:
+        has_target_map = _has_target_map(overview_input)
+    else:
+        has_target_map = requested.targets == "map"
     if not (layout.target_map_measures and has_target_map):
         return {"measures": layout.measures(), "convention": layout.convention}, []
-    alternative = f"--convention {layout.convention} uses each document as its own target"
+    alternative = f"--convention {layout.convention},targets=identity uses each document as its own target"
     note = f"dr and diversity_count use the target map of the dataset; {alternative}"
     return {"measures": layout.target_map_measures, "convention": PRESETS[layout.convention].but(targets="map")}, [note]
 

@@ -10,8 +10,13 @@ from typing import Any
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import compute_judged_ranks, judgments_for_measures, parse_measures, score_trials
-from ragauge.evaluation.indicators import average_trials
+from ragauge.evaluation import (
+    average_trials,
+    compute_judged_ranks,
+    judgments_for_measures,
+    parse_measures,
+    score_trials,
+)
 from ragauge.files import readers, table_files
 from ragauge.files.parquet import read_parquet
 from ragauge.measures.conventions import parse_convention
