@@ -61,8 +61,9 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/novelty.py
 	$(BIN)/python benchmarks/walkers.py
 
-docs: .venv/dev
-	@echo "== docs: the documentation site in build/site, every link checked"
+docs: .venv/dev .venv/browser
+	@echo "== docs: the documentation site in build/site with a new picture of the report, every link checked"
+	$(BIN)/python tests/jobs/draw_report_picture.py build/report.png
 	$(BIN)/python tests/jobs/build_site.py
 
 package: .venv/dev

@@ -219,7 +219,8 @@ def test_audit_run_folder_provides_all_evidence(tmp_path):
     )
     found = audit_files([str(tmp_path / "made")], measures=["ndcg@10"])
     assert set(found.skipped) == {"expect"}
-    assert found.notes == ["12 judged queries, 2 runs, convention default"]
+    assert found.notes[0] == "12 judged queries, 2 runs, convention default"
+    assert found.notes[1].startswith("flaky: mean over 2 trials, whose rankings differ (ndcg@10 ")
     kinds = {(finding.subject, finding.check): finding for finding in found.findings}
     assert kinds["flaky", "missing queries"].count >= 1
     assert "failed" in kinds["flaky", "missing queries"].message
@@ -252,7 +253,7 @@ def test_audit_experiment_in_memory_equals_its_folder(tmp_path):
     expected = audit_files([str(tmp_path / "made")])
     assert "leaking field" in list_checks(expected)
     assert set(expected.skipped) == {"expect"}
-    assert expected.notes == ["20 judged queries, 2 runs, convention default"]
+    assert expected.notes[0] == "20 judged queries, 2 runs, convention default"
     for found in (audit(tmp_path / "made"), audit(str(tmp_path / "made")), audit(experiment)):
         assert describe_findings(found) == describe_findings(expected)
         assert (found.skipped, found.notes) == (expected.skipped, expected.notes)
@@ -261,7 +262,7 @@ def test_audit_experiment_in_memory_equals_its_folder(tmp_path):
     assert [finding.check for finding in single_run.problems] == ["leaking field"]
     with_convention = audit(experiment, measures=["ndcg@3"], convention="trec10", checks="conventions")
     assert with_convention.findings[0].table.header[0] == "ndcg@3 of"
-    assert with_convention.notes == ["20 judged queries, 2 runs, convention trec10, missing=zero"]
+    assert with_convention.notes[0] == "20 judged queries, 2 runs, convention trec10, missing=zero"
 
 
 def test_audit_experiment_defaults_to_its_convention():

@@ -657,7 +657,7 @@ def test_check_predictors_weak_field_is_a_note():
     (finding,) = leakage.check_predictors(make_dataset_input(weak_data))
     assert not finding.problem
     assert "metadata `weak` (higher, 0." in finding.message
-    assert "; this is only a note, neither clearly better than the query words nor close to the mark" in finding.message
+    assert "; this is not a problem: neither significantly better than the query words nor close to" in finding.message
 
 
 def test_check_predictors_perfect_run_of_foreign_queries_has_no_problem():

@@ -875,7 +875,7 @@ def test_check_query_count_uses_mean_over_trials():
     ]
 
 
-def test_averages_query_unscored_in_one_trial_is_unscored():
+def test_scores_query_unscored_in_one_trial_is_unscored():
     audit_input = make_audit_input(
         {"q1": {"a": 1}, "q2": {"a": 1}},
         {"q1": {"a": 1.0}, "q2": {"b": 2.0, "a": 1.0}},
@@ -883,7 +883,7 @@ def test_averages_query_unscored_in_one_trial_is_unscored():
         PRESETS["default"].but(missing="skip"),
         repeats={"run": [make_run({"q1": {"b": 2.0, "a": 1.0}})]},
     )
-    found = audit_input.averages("run")
+    found = audit_input.scores("run")
     assert found.values["mrr"].tolist() == pytest.approx([0.75, math.nan], nan_ok=True)
     assert list(found.unscored["mrr"]) == ["q2"]
     assert found.means["mrr"] == pytest.approx((0.75 + 0.5) / 2)  # mean over the means per trial, as in a report

@@ -73,6 +73,20 @@ def test_option_with_several_values_has_note_in_help(command):
             assert "Can be repeated" in option.help, longest_spelling(option)
 
 
+@pytest.mark.parametrize("command", ["judge", "fuse", "audit", "calibrate", "report", "tokenizers"])
+def test_argument_without_which_command_refuses_is_marked_required(command):
+    done = CliRunner().invoke(build_app(), [command])
+    assert " given; expected " in str(done.exception)
+    (argument,) = [parameter for parameter in load_command(command).params if parameter.param_type_name == "argument"]
+    assert re.search(r"Required( without --list)?\.$", argument.help)
+
+
+def test_help_states_ranges_and_rows_in_words():
+    assert "[x" not in show_help("compare")
+    assert "Folders of `run` need no judgments" not in show_help("fuse")
+    assert "Print the table as CSV." in show_help("datasets")
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_shows_units_and_every_default(command):
     text = show_help(command)

@@ -9,6 +9,7 @@ import pytest
 
 from ragauge import evaluate, evaluate_runs
 from ragauge.core.findings import Note, has_code, merge_notes
+from ragauge.core.run_dates import RunDate, describe_run_dates
 from ragauge.files.serialization import to_json_data
 
 
@@ -37,3 +38,15 @@ def test_evaluate_runs_notes_name_runs_once():
     assert single[0].startswith("run: at most 1 document per query")
     merged = evaluate_runs(qrels, {"bm25": run, "dense": run}, ["recall@10"]).notes
     assert merged == [single[0].replace("run: ", "bm25, dense: ", 1)]
+
+
+def test_merge_notes_many_subjects_names_first_few_and_count():
+    (note,) = merge_notes(Note("is slow", f"run{i}") for i in range(63))
+    assert note == "run0, run1, run2, run3, run4 and 58 more: is slow"
+    assert len(note.subjects) == 63
+    assert merge_notes([note]) == [note]
+
+
+def test_describe_run_dates_many_runs_names_first_few_and_count():
+    (note,) = describe_run_dates({f"run{i}": RunDate("2026-11-19") for i in range(7)})
+    assert note.endswith("; run4 2026-11-19 and 2 more")

@@ -20,6 +20,7 @@ from ragauge.datasets import list_datasets, load, python_docs, python_docs_worke
 from ragauge.datasets.queries import classify_overlap, content_words
 from ragauge.datasets.synthetic_vocabulary import SYLLABLES, invent_name
 from ragauge.experiments import run
+from ragauge.runs.texts import load_documents
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +155,31 @@ def test_load_beir_folder_drops_queries_without_judgments(tmp_path, zipped, subf
     assert data.documents[0] == Document("d1", "one", "T", {"year": 1})
     assert data.queries == {"q1": "first?"}
     assert data.judgments.nested == {"q1": {"d1": 2}}
+
+
+def test_load_folder_reads_text_files_of_corpus_folder(tmp_path, monkeypatch):
+    data = tmp_path / "manual"
+    (data / "corpus" / "guide").mkdir(parents=True)
+    (data / "corpus" / "guide" / "install.md").write_text("# Install\n\nUse make.")
+    (data / "corpus" / "faq.txt").write_text("No, it does not.")
+    (data / "README.md").write_text("About this dataset.")
+    (data / "queries.jsonl").write_text('{"_id": "q", "text": "how do I install it"}\n')
+    (data / "qrels.txt").write_text("q 0 guide/install.md 1\n")
+    loaded = load(data)
+    assert {document.id for document in loaded.documents} == {"faq.txt", "guide/install.md"}
+    assert [document.id for document in load_documents(data)] == [document.id for document in loaded.documents]
+    monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
+    assert [dataset.name for dataset in list_datasets() if dataset.kind == "folder"] == ["manual"]
+
+
+def test_load_folder_named_beir_has_its_own_name(tmp_path, monkeypatch):
+    qrels = {"test": [("q1", "d1", "1")]}
+    write_beir(tmp_path / "project" / "beir", corpus=CORPUS, queries=QUERIES, qrels=qrels)
+    monkeypatch.delenv("RAGAUGE_DATA", raising=False)
+    assert load(tmp_path / "project" / "beir").name == "beir"
+    assert load(tmp_path / "project").name == "project"
+    monkeypatch.setenv("RAGAUGE_DATA", str(tmp_path))
+    assert load(tmp_path / "project" / "beir").name == load("project").name == "project"
 
 
 def test_load_beir_folder_split_selects_qrels(tmp_path):

@@ -89,10 +89,10 @@ def test_run_differences_over_trials_match_compare_of_folder(five_trials):
     assert ragauge.compare(five_trials).find("lucky") == on_disk
 
 
-def test_run_repr_uses_all_trials_and_scores_use_first(five_trials):
+def test_run_repr_and_scores_are_means_over_trials(five_trials):
     values = reciprocal_ranks(five_trials)
-    assert five_trials.scores["lucky"].means["mrr@5"] == pytest.approx(values[0].mean())
-    assert f"mrr@5 {values.mean():.4f} (n={N})) over 5 trials" in repr(five_trials)
+    assert five_trials.scores["lucky"].means["mrr@5"] == pytest.approx(values.mean())
+    assert f"mrr@5 {values.mean():.4f} (n={N}); mean over 5 trials)" in repr(five_trials)
     assert "mrr@5 0.5000 (n=12))\n" in repr(five_trials)  # all trials of the system `second` are equal
     assert five_trials.strata("half")["first"][1]["lucky"] == pytest.approx(values[:, : N // 2].mean())
 

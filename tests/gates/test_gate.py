@@ -31,6 +31,7 @@ from ragauge.gates.results import Gate, GateError, Rule, RuleCheck
 from ragauge.gates.rule_grammar import parse_rule, read_gate_file, rule_texts
 from ragauge.measures.conventions import PRESETS
 from ragauge.reports.registry import read_results
+from ragauge.stats.intervals import t_interval
 from ragauge.stats.paired_tests import paired_permutation_test
 from written_results import format_results
 
@@ -960,19 +961,20 @@ def test_gate_differing_repeats_use_mean_per_query():
     qrels = {"q": {"a": 1}, "r": {"a": 1}}
     shaky = make_repeated_run("a", "xa", "xyza", "xyzw")
     result = ragauge.gate(
-        shaky, ["mrr >= 0.7", "num_rel_ret >= 1.7", "gm_map > 0.66", "f1(of=means)@1 > 0.6"], qrels=qrels
+        shaky, ["mrr >= 0.7", "num_rel_ret >= 1.7", "gm_map > 0.5", "f1(of=means)@1 > 0.6"], qrels=qrels
     )
     q = (1 + 1 / 2 + 1 / 4 + 0) / 4
-    means = [(q + 1) / 2, 0.75 + 1, math.sqrt(q), (1 + 3 * 0.5) / 4]
+    gm_map = sum(math.sqrt(value) for value in (1, 1 / 2, 1 / 4, 1e-5)) / 4  # one per trial; 1e-5 is the least value
+    means = [(q + 1) / 2, 0.75 + 1, gm_map, (1 + 3 * 0.5) / 4]
     assert [check.value for check in result.checks[:4]] == pytest.approx(means)
     assert (
-        "the rankings of shaky differ between 4 repeats: the score of a query is its mean over the repeats"
-        in result.notes
+        "shaky: mean over 4 trials, whose rankings differ (mrr 0.5000 to 1.0000, num_rel_ret 1.0000 to 2.0000, "
+        "gm_map 0.0032 to 1.0000 and 1 more)" in result.notes
     )
     base = make_repeated_run("a", "a")
     against = ragauge.gate(shaky, "mrr drop <= 0.999", qrels=qrels, baseline=base)
     assert against.checks[0].difference == pytest.approx((q - 1) / 2)
-    assert not any("repeats" in note for note in ragauge.gate(base, "mrr >= 1", qrels=qrels).notes)
+    assert not any("trials" in note for note in ragauge.gate(base, "mrr >= 1", qrels=qrels).notes)
 
 
 @pytest.mark.parametrize("convention", ["default", "trec9"])
@@ -1001,10 +1003,7 @@ def test_gate_experiment_uses_all_repeats(tmp_path):
     for run in (result, tmp_path / "runs" / "shaky"):
         gate = ragauge.gate(run, "recall@20 >= 0.001")
         assert gate.checks[0].value == pytest.approx(np.mean(trials))
-        assert any("differ between 3 repeats: the score of a query is its mean" in note for note in gate.notes)
-    own = ragauge.run(data, {"shaky": shaky}, measures=[lambda grades, **_: 1.0], **options)
-    first_only = ragauge.gate(own, "missing <= 0")
-    assert any("differ between 3 trials; the first trial is used" in note for note in first_only.notes)
+        assert any("shaky: mean over 3 trials, whose rankings differ" in note for note in gate.notes)
 
 
 def test_gate_stratum_tagged_only_in_baseline_fails(experiment, tmp_path):
@@ -1024,6 +1023,17 @@ def test_gate_stratum_tagged_only_in_baseline_fails(experiment, tmp_path):
     new = copy("new", {query: {"lang": "en"} for query in queries})
     result = ragauge.gate(new, "recall@5 >= 0.001 by lang", baseline=old)
     assert [(check.rule.value, check.passed) for check in result.checks[:2]] == [("de", False), ("en", True)]
+
+
+def test_gate_change_interval_stays_within_bounds_of_measure():
+    qrels = {f"q{i}": {"a": 1} for i in range(6)}
+    old = {query: {"a": 2.0} if i < 2 else {"b": 2.0, "a": 1.0} for i, query in enumerate(qrels)}
+    new = {query: {"b": 2.0} if i < 5 else {"b": 2.0, "a": 1.0} for i, query in enumerate(qrels)}
+    check = ragauge.gate(new, "mrr drop <= 99%", qrels=qrels, baseline=old).checks[0]
+    differences = np.array([-1.0, -1.0, -0.5, -0.5, -0.5, 0.0])
+    low, high = t_interval(differences, 0.9)
+    assert low < -check.baseline < high < 0  # the unlimited interval has changes to less than 0
+    assert check.ci == pytest.approx((-check.baseline, high))
 
 
 def test_gate_accepts_score_tables(tmp_path):
@@ -1150,7 +1160,7 @@ def test_cli_gate_pass_prints_table_and_exits_with_0(gate_command):
         "Rules",
         "      rule                value   limit  n  baseline   change        90% interval      p",
         "pass  mrr >= 0.9         1.0000  0.9000  8         -        -                   -      -",
-        "pass  ndcg@10 not worse  1.0000       -  8    0.8155  +0.1845  [+0.0524, +0.3167]  0.983",
+        "pass  ndcg@10 not worse  1.0000       -  8    0.8155  +0.1845  [+0.0524, +0.1845]  0.983",
         "pass  missing <= 0            0       0  8         -        -                   -      -",
     ]
 

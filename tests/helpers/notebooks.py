@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -53,7 +54,7 @@ def record(path):
     """Run a notebook and store the outputs."""
     notebook = json.loads(path.read_text(encoding="utf-8"))
     cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
-    with contextlib.chdir(path.parent):
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         cell_outputs = run_notebook(notebook)
     for cell, outputs in zip(cells, cell_outputs, strict=True):
         cell["outputs"], cell["execution_count"] = outputs, None

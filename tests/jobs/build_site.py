@@ -22,6 +22,8 @@ from ragauge.files.json_schemas import json_schema_of
 
 ROOT = Path(__file__).parents[2]
 SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
+PICTURE = ROOT / "build" / "report.png"
+"""Picture of the report as it is now, if `draw_report_picture.py` has drawn it."""
 ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "CONVENTIONS.md")
 MARKUP = re.compile(r"\[/?[a-z]+\]")
 """Rich markup in help texts."""
@@ -31,6 +33,8 @@ def assemble_pages() -> None:
     """Copy the pages of docs/, the repository root and benchmarks/, and write the notebook and reference pages."""
     shutil.rmtree(SOURCE, ignore_errors=True)
     shutil.copytree(ROOT / "docs", SOURCE)
+    if PICTURE.exists():
+        shutil.copy(PICTURE, SOURCE / "report.png")
     (SOURCE / "benchmarks").mkdir()
     for name in ROOT_PAGES:
         shutil.copy(ROOT / name, SOURCE / name)

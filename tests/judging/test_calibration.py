@@ -139,7 +139,7 @@ def test_calibrate_judge_below_word_overlap_adds_note():
     assert overlap.figures["auc"].value == 1.0
     assert found.figures["auc"].value == 0.5
     assert found.figures["over_words"].value == pytest.approx(-0.5)
-    assert any("no better than word overlap" in note for note in found.notes)
+    assert any("no better than word overlap does (its AUC is 0.500 lower)" in note for note in found.notes)
 
 
 def test_calibrate_thresholds_apply_to_scores_and_labels():

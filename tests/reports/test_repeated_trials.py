@@ -6,12 +6,14 @@ import csv
 import io
 import json
 import math
+from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
 
 import ragauge
+from command import run_python
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.randomness import query_rng
 from ragauge.core.records import MeasureDict, Scores
@@ -70,6 +72,10 @@ def compute_reciprocal_ranks(run):
             ranked.setdefault(query, []).append(doc)
         rows.append([1 / (1 + ranked[f"q{i}"].index(f"d{i}a")) for i in range(24)])
     return np.array(rows)
+
+
+def run_ragauge(*arguments):
+    return run_python(["-m", "ragauge", *arguments], Path.cwd())
 
 
 def render_format(name, result):
@@ -219,6 +225,52 @@ def test_compare_seeds_share_matches_variation(experiment, run_overview):
     assert result.to_polars()["seeds_share"].to_list() == [pytest.approx(share)]
 
 
+def test_scores_of_differing_trials_are_the_mean_everywhere(experiment):
+    expected = compute_reciprocal_ranks(experiment.runs["lucky"])
+    mean, trial_means = pytest.approx(expected.mean()), pytest.approx(expected.mean(axis=1).tolist())
+    assert not math.isclose(expected[0].mean(), expected.mean())
+    folder, judgments = experiment.folder / "lucky", experiment.dataset.judgments
+    for run in (experiment.runs["lucky"], folder):
+        scores = ragauge.evaluate(judgments, run, ["mrr@20"])
+        assert (scores.means["mrr@20"], scores.trial_means["mrr@20"]) == (mean, trial_means)
+        assert scores.values["mrr@20"] == pytest.approx(expected.mean(axis=0))
+    assert experiment.scores["lucky"].means["mrr@20"] == mean
+    assert ragauge.evaluate_runs(judgments, experiment.runs, ["mrr@20"]).means["lucky"]["mrr@20"] == mean
+    assert ragauge.gate(folder, "mrr@20 >= 0.001").checks[0].value == mean
+    assert ragauge.compare(str(experiment.folder)).find("lucky", measure="mrr@20").means[1] == mean
+    audit = ragauge.audit(str(folder), measures=["mrr@20"], checks=["conventions", "chance"])
+    conventions, chance = (finding.table for finding in audit.findings)
+    assert dict(zip(chance.header, chance.rows[0], strict=True))["run"] == mean
+    assert any("default" in row[0] and row[1] == mean for row in conventions.rows)
+    for command in (["evaluate"], ["evaluate", "--format", "trec_eval"], ["k-range", "-k", "20"], ["audit"]):
+        options = ["-m", "mrr" if command[0] == "k-range" else "mrr@20"]
+        result = run_ragauge(*command, str(folder), *options)
+        low, high = (f"{value:.4f}" for value in (expected.mean(axis=1).min(), expected.mean(axis=1).max()))
+        assert f"mean over {REPEATS} trials, whose rankings differ (mrr@20 {low} to {high}" in " ".join(
+            result.stderr.split()
+        )
+        assert f"{expected.mean():.4f}" in result.stdout
+
+
+def test_evaluate_csv_has_number_and_range_of_trials(experiment):
+    runs = [str(experiment.folder / name) for name in ("lucky", "steady")]
+    lines = csv.DictReader(io.StringIO(run_ragauge("evaluate", *runs, "-m", "mrr@20", "--csv").stdout))
+    rows = {row["run"]: row for row in lines}
+    expected = compute_reciprocal_ranks(experiment.runs["lucky"]).mean(axis=1)
+    assert [rows[name]["trials"] for name in ("lucky", "steady")] == [str(REPEATS), "1"]
+    assert [float(rows["lucky"][name]) for name in ("lowest", "highest")] == pytest.approx(
+        [expected.min(), expected.max()]
+    )
+    assert "trials" not in run_ragauge("evaluate", runs[1], "-m", "mrr@20", "--csv").stdout
+
+
+def test_audit_check_of_one_ranking_names_first_trial(experiment):
+    audit = ragauge.audit(str(experiment.folder / "lucky"), checks=["unjudged"])
+    assert audit.findings[0].message.endswith(f"(first of {REPEATS} trials)")
+    audit = ragauge.audit(str(experiment.folder / "steady"), checks=["unjudged"])
+    assert "trials" not in audit.findings[0].message
+
+
 def make_scores(columns):
     values_by_measure = {m: np.array(values) for m, values in columns.items()}
     queries = [f"q{i}" for i in range(len(next(iter(values_by_measure.values()))))]
@@ -247,9 +299,6 @@ def test_summarise_systems_unscored_trial_is_in_mean_not_in_variation():
     assert mean.high - mean.value == pytest.approx(complete_mean.high - complete_mean.value)
     notes = describe_trials(Overview("t", {"mine": result}, ["mrr"]))
     assert notes[-1] == "up to 1 queries without a value in some trial are left out"
-
-
-# The swarm table
 
 
 def test_trials_table_means_only_is_empty():

@@ -85,11 +85,11 @@ def find_numbers(text):
     ("baseline_p95", "p95", "cost"),
     [
         (None, None, ""),
-        (2.0, 5.0, "; it costs 3.00 ms more at p95 (2.5 times as long)"),
-        (4.0, 5.0, "; it costs 1.00 ms more at p95"),
-        (50.0, 5.0, "; it costs 45.0 ms less at p95"),
+        (2.0, 5.0, "; its p95 latency is 3.00 ms higher (2.5 times as long)"),
+        (4.0, 5.0, "; its p95 latency is 1.00 ms higher"),
+        (50.0, 5.0, "; its p95 latency is 45.0 ms lower"),
         (5.0, 5.1, "; it has the same p95 latency (5.10 ms)"),
-        (None, 5.0, "; it takes 5.00 ms at p95"),
+        (None, 5.0, "; its p95 latency is 5.00 ms"),
     ],
 )
 def test_summary_significant_difference_names_winner_and_cost(baseline_p95, p95, cost):
@@ -113,6 +113,18 @@ def test_summary_insignificant_difference_is_doubtful():
     assert summarise_overview(result) == f"{message}, which is not significant."
     assert find_card(result, "Is it significant?").value == "No, p = 0.070"
     assert find_card(result, "Is it significant?").tone == "doubtful"
+
+
+def test_summary_unreliable_times_are_marked_as_in_table():
+    row = make_comparison("dense", "bm25", 0.1, 0.0004)
+    doubtful = {"stated_manifest": {"clock": {"doubts": ["other processes had the CPU for 40% of the time"]}}}
+    for marked in (0, 1):
+        more = [doubtful if i == marked else {} for i in range(2)]
+        entries = [make_entry("bm25", 0.4, 7.77, **more[0]), make_entry("dense", 0.5, 5.0, **more[1])]
+        result = make_overview(entries, "bm25", [row], row)
+        assert "its p95 latency is 2.77? ms lower" in summarise_overview(result)
+        cost = find_card(result, "What does it cost?")
+        assert ("?" in cost.value, "bm25 (7.77? ms)" in join_details(cost)) == (marked == 1, marked == 0)
 
 
 @pytest.mark.parametrize("baseline", [None, "bm25"])
@@ -204,7 +216,7 @@ def test_summary_lower_is_better_measure_names_lowest():
 
 def test_summary_one_system_has_value_and_cost():
     result = make_overview([make_entry("only", 0.5, 7.25)])
-    assert summarise_overview(result) == "only has ndcg@10 0.5000 [0.4000, 0.6000]; it takes 7.25 ms at p95."
+    assert summarise_overview(result) == "only has ndcg@10 0.5000 [0.4000, 0.6000]; its p95 latency is 7.25 ms."
     assert [card.title for card in build_cards(result)] == ["How good is it?", *CARD_TITLES[3:]]
     value_card = find_card(result, "How good is it?")
     assert (value_card.value, join_details(value_card)) == (

@@ -279,6 +279,13 @@ def test_distance_errors_that_cancel_out_have_a_size():
     ]
 
 
+def test_distance_errors_small_common_factor_is_named():
+    base, queries = make_vectors(200, 16), make_vectors(10, 16, 1)
+    truth = find_truth(base, queries, "l2", 10)
+    errors = measures.distance_errors(truth.neighbours, truth.distances * 1.02, VectorSet("x", base, queries, "l2"))
+    assert errors == ["100% of the reported distances are wrong: they are 1.02 times the true ones"]
+
+
 @pytest.mark.parametrize("metric", ["l2", "cosine", "ip"])
 @pytest.mark.parametrize("k", [1, 10])
 def test_distance_errors_similarities_are_named(metric, k):

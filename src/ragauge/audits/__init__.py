@@ -15,7 +15,14 @@ from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit, has_code, merge_notes
 from ragauge.core.records import Judgments, Run
 from ragauge.core.settings import check_keywords
-from ragauge.evaluation import DEFAULT_MEASURES, Measures, judgments_for_measures, parse_measures
+from ragauge.evaluation import (
+    DEFAULT_MEASURES,
+    DIFFERING_TRIALS,
+    Measures,
+    judgments_for_measures,
+    parse_measures,
+    with_target_map,
+)
 from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
@@ -151,7 +158,7 @@ def _run_audit(
     question: _AuditSettings, runs: Mapping[str, Run], repeats: Mapping[str, Sequence[Run]], texts: DocumentTexts
 ) -> Audit:
     chosen = select_checks(AUDIT_CHECKS, question.checks)
-    convention = find_convention(question.convention)
+    convention = with_target_map(find_convention(question.convention), question.qrels, question.targets)
     measures: list[Measure] = []
     for measure in parse_measures(question.measures, convention):
         if not isinstance(measure, Measure):
@@ -185,8 +192,9 @@ def _run_audit(
     outcome = run_audit_checks(audit_input, chosen, texts.absent)
     counts = f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}"
     about = f"{counts}, convention {audit_input.convention.name}"
-    left_out = [note for note in notes if has_code(note, UNJUDGED_QUERIES) or has_code(note, NO_RELEVANT_DOCUMENTS)]
-    return Audit(outcome.findings, outcome.skipped, [about, *left_out], list(runs))
+    codes = (UNJUDGED_QUERIES, NO_RELEVANT_DOCUMENTS, DIFFERING_TRIALS)
+    scored = [note for note in notes if any(has_code(note, code) for code in codes)]
+    return Audit(outcome.findings, outcome.skipped, [about, *scored], list(runs))
 
 
 def _relax_convention(convention: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:

@@ -11,7 +11,8 @@ import numpy as np
 
 from ragauge.core.documents import Document
 from ragauge.core.findings import FindingTable
-from ragauge.core.records import Judgments, MeasureDict, Run, RunFrames, Scores, ScoresByQuery
+from ragauge.core.records import Judgments, Run, RunFrames, Scores, ScoresByQuery, have_different_rankings
+from ragauge.evaluation import average_trials
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks, rules_for_rows
 from ragauge.measures.judged_ranks_from_frames import compute_ranks_from_frames
@@ -41,12 +42,23 @@ class AuditInput:
     claims: Sequence[tuple[str, str]] = ()
     """Pairs of a measure and a published score to explain, as text with its digits."""
     _ranks_cache: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict, repr=False)
-    _averages: dict[str, Scores] = field(default_factory=dict, repr=False)
+    _trials_cache: dict[str, Sequence[Run]] = field(default_factory=dict, repr=False)
 
     @property
     def main_measure(self) -> Measure:
         """The main measure, used where only one can be shown."""
         return self.measures[0]
+
+    def trials(self, run: str) -> Sequence[Run]:
+        """Return all trials of a run if their rankings differ, else only the first."""
+        if run not in self._trials_cache:
+            trials = [self.runs[run], *self.repeats.get(run, ())]
+            self._trials_cache[run] = trials if have_different_rankings(trials) else trials[:1]
+        return self._trials_cache[run]
+
+    def first_trials(self) -> AuditInput:
+        """Return the input with the first trial of each run only, for checks that analyse a single ranking."""
+        return replace(self, repeats={}, _trials_cache={})
 
     def judged(
         self,
@@ -55,24 +67,26 @@ class AuditInput:
         convention: Convention | None = None,
         judgments: Judgments | None = None,
         top: int = 0,
+        trial: int = 0,
     ) -> JudgedRanks:
-        """Return the judged ranks of a run, given or by name.
+        """Return the judged ranks of a run, given or by name; of a run with several trials those of one trial.
 
         Optionally under another convention or with other judgments. Ranks of a named run are cached and shared by
         all conventions that rank documents in the same order.
         """
         chosen_convention = convention or self.convention
-        if not isinstance(run, str) or judgments is not None:
-            return self._judge_ranks(
-                self.runs[run] if isinstance(run, str) else run, chosen_convention, judgments, top, run
-            )
-        key = (run, top, *ranking_options(chosen_convention))
+        if not isinstance(run, str):
+            return self._judge_ranks(run, chosen_convention, judgments, top)
+        source = self.trials(run)[trial] if trial else self.runs[run]
+        if judgments is not None:
+            return replace(self._judge_ranks(source, chosen_convention, judgments, top), name=run)
+        key = (run, trial, top, *ranking_options(chosen_convention))
         if key not in self._ranks_cache:
-            self._ranks_cache[key] = self._judge_ranks(self.runs[run], chosen_convention, None, top, run)
+            self._ranks_cache[key] = replace(self._judge_ranks(source, chosen_convention, None, top), name=run)
         return self._ranks_cache[key]
 
     def _judge_ranks(
-        self, run: RunFrames, convention: Convention, judgments: Judgments | None, top: int, name: str | RunFrames
+        self, run: RunFrames, convention: Convention, judgments: Judgments | None, top: int
     ) -> JudgedRanks:
         judged_ranks = compute_ranks_from_frames(
             judgments or self.judgments, run, rules_for_rows(convention, run), top=top
@@ -82,7 +96,7 @@ class AuditInput:
             executed_queries = set(timings["query"].to_list())
             is_executed = np.array([query in executed_queries for query in judged_ranks.pool.queries], np.bool_)
             judged_ranks = replace(judged_ranks, answered=judged_ranks.answered | is_executed)
-        return replace(judged_ranks, name=name) if isinstance(name, str) else judged_ranks
+        return judged_ranks
 
     def scores(
         self,
@@ -91,42 +105,23 @@ class AuditInput:
         convention: Convention | None = None,
         judgments: Judgments | None = None,
         measures: Sequence[Measure] | None = None,
+        change: Callable[[Run], Run] | None = None,
     ) -> Scores:
-        """Score a run, optionally by another convention, judgments or measures."""
-        chosen_convention, chosen_measures = convention or self.convention, measures or self.measures
-        return score_judged_ranks(
-            self.judged(
-                run, convention=chosen_convention, judgments=judgments, top=top_documents_needed(chosen_measures)
-            ),
-            chosen_measures,
-            chosen_convention,
-        )
+        """Score a run, optionally by another convention, judgments or measures, or with its rows changed.
 
-    def averages(self, run: str) -> Scores:
-        """Return the scores of a run averaged over its repeats.
-
-        A query is NaN if it is NaN in any repeat.
+        The scores of a named run are means over its trials.
         """
-        repeat_runs = self.repeats.get(run) or ()
-        if not repeat_runs:
-            return self.scores(run)
-        if run not in self._averages:
-            trials = [self.scores(run), *(self.scores(run) for run in repeat_runs)]
-            first = trials[0]
-            named = first.values._canonical
-            values = {name: np.mean([scores.values[name] for scores in trials], axis=0) for name in first.measures}
-            means = {name: float(np.mean([scores.means[name] for scores in trials])) for name in first.measures}
-            reasons = {
-                name: {q: w for scores in trials for q, w in scores.unscored[name].items()} for name in first.measures
-            }
-            self._averages[run] = replace(
-                first,
-                values=MeasureDict(values, named),
-                means=MeasureDict(means, named),
-                unscored=MeasureDict(reasons, named),
-                judged=None,
-            )
-        return self._averages[run]
+        chosen_convention, chosen_measures = convention or self.convention, measures or self.measures
+        top = top_documents_needed(chosen_measures)
+        sources: Sequence[str | RunFrames] = [run]
+        if isinstance(run, str):
+            trials = self.trials(run)
+            sources = [run] * len(trials) if change is None else [change(trial) for trial in trials]
+        judged = [
+            self.judged(source, convention=convention, judgments=judgments, top=top, trial=trial)
+            for trial, source in enumerate(sources)
+        ]
+        return average_trials([score_judged_ranks(ranks, chosen_measures, chosen_convention) for ranks in judged])
 
 
 def ranking_options(convention: Convention) -> tuple[Any, ...]:

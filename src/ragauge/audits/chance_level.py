@@ -139,17 +139,27 @@ def check_chance_level(audit_input: AuditInput) -> Iterator[Finding]:
     oracle = list_means(score_judged_ranks(ideal_ranks(audit_input.judgments), measures, zero_filled))
     at_random: dict[int, list[RandomOrderMean]] = {}
     for run in audit_input.runs:
-        judged = audit_input.judged(run)
-        depth = int(judged.retrieved.max(initial=0))
+        trials = [audit_input.judged(run, trial=trial) for trial in range(len(audit_input.trials(run)))]
+        depth = max(int(judged.retrieved.max(initial=0)) for judged in trials)
         if not depth:
             continue
         if depth not in at_random:
-            base = tie_whole_corpus(audit_input.judgments, documents, np.full(judged.n, depth))
+            base = tie_whole_corpus(audit_input.judgments, documents, np.full(trials[0].n, depth))
             at_random[depth] = [compute_random_order_mean(base, measure, zero_filled, depth) for measure in measures]
+        own_documents = [tie_all_documents(judged) for judged in trials]
         shuffled = [
-            compute_random_order_mean(tie_all_documents(judged), measure, zero_filled, depth) for measure in measures
+            _average_over_trials(
+                [compute_random_order_mean(judged, measure, zero_filled, depth) for judged in own_documents]
+            )
+            for measure in measures
         ]
-        yield _chance_finding(audit_input, run, measures, (documents, depth, at_random[depth], shuffled, oracle))
+        chance_values = documents, depth, at_random[depth], shuffled, oracle
+        yield _chance_finding(audit_input, run, measures, chance_values, own_documents)
+
+
+def _average_over_trials(means: Sequence[RandomOrderMean]) -> RandomOrderMean:
+    values: Floats = np.mean([mean.values for mean in means], axis=0)
+    return RandomOrderMean(values, float(np.mean([mean.mean for mean in means])), all(mean.exact for mean in means))
 
 
 def _corpus_size(audit_input: AuditInput) -> int:
@@ -167,6 +177,7 @@ def _chance_finding(
     run: str,
     measures: Sequence[Measure],
     chance_values: tuple[int, int, Sequence[RandomOrderMean], Sequence[RandomOrderMean], Sequence[float]],
+    own_documents: Sequence[JudgedRanks],
 ) -> Finding:
     documents, depth, at_random, shuffled, oracle = chance_values
     scores = audit_input.scores(run, measures=measures)
@@ -196,8 +207,8 @@ def _chance_finding(
         )
         base = tie_whole_corpus(audit_input.judgments, documents, np.full(len(values), depth))
         for label, random_order_mean, ranked in (
-            ("random documents", at_random[i], base),
-            ("its own documents in random order", shuffled[i], tie_all_documents(audit_input.judged(run))),
+            ("random documents", at_random[i], [base]),
+            ("its own documents in random order", shuffled[i], own_documents),
         ):
             if name in blunt:
                 continue
@@ -233,10 +244,10 @@ def _chance_p_value(
     values: Floats,
     mean: float,
     random_order_mean: RandomOrderMean,
-    ranked: JudgedRanks,
+    ranked: Sequence[JudgedRanks],
     measure: Measure,
 ) -> float:
-    """Return the p-value of a run against chance.
+    """Return the p-value of a run against chance; `ranked` are the documents to shuffle, of each trial.
 
     0 if shuffling changes nothing or there are too few queries for a test.
     """
@@ -251,5 +262,6 @@ def _chance_p_value(
     p = float(stdtr(len(gap) - 1, -gap.mean() / (spread / math.sqrt(len(gap))))) if spread else 1.0
     if p < SIGNIFICANCE_LEVEL or gap.mean() <= 0:
         return p
-    query_scores = sample_random_orders(ranked, [measure], audit_input.convention.but(missing="zero"))[0][1]
+    zero_filled = audit_input.convention.but(missing="zero")
+    query_scores = np.mean([sample_random_orders(ranks, [measure], zero_filled)[0][1] for ranks in ranked], axis=0)
     return min(p, (1 + int((query_scores >= mean - 1e-12).sum())) / (1 + len(query_scores)))

@@ -5,8 +5,9 @@ To add a check, write its function and add a row to `AUDIT_CHECKS`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import wraps
 
 from ragauge.audits import (
     chance_level,
@@ -115,27 +116,43 @@ A_NUMBER = Requirement[AuditInput](
     "no expected score given; add --expect ndcg@10=0.7439 (expect=)",
 )
 
+
+def _check_first_trials(
+    check: Callable[[AuditInput], Iterator[Finding]],
+) -> Callable[[AuditInput], Iterator[Finding]]:
+    """Restrict a check that analyses single rankings to the first trial of each run, and say so in its findings."""
+
+    @wraps(check)
+    def check_first_trials(audit_input: AuditInput) -> Iterator[Finding]:
+        for finding in check(audit_input.first_trials()):
+            n_trials = len(audit_input.trials(finding.subject)) if finding.subject in audit_input.runs else 1
+            label = f" (first of {n_trials} trials)" if n_trials > 1 else ""
+            yield replace(finding, message=f"{finding.message}{label}")
+
+    return check_first_trials
+
+
 AUDIT_CHECKS: Mapping[str, Check[AuditInput]] = {
     check.name: check
     for check in (
         Check(
             "expect",
             "convention that explains a published score",
-            score_explanation.check_published_scores,
+            _check_first_trials(score_explanation.check_published_scores),
             (A_RUN, A_NUMBER),
         ),
         Check("conventions", "scores of a run under every preset", comparability.check_conventions, (A_RUN,)),
         Check(
             "repeated-documents",
             "duplicate documents in a ranking",
-            suspicious_scores.check_repeated_documents,
+            _check_first_trials(suspicious_scores.check_repeated_documents),
             (A_RUN,),
         ),
-        Check("ties", "best, worst and expected score over tie orders", ties.check_ties, (A_RUN,)),
+        Check("ties", "best, worst and expected score over tie orders", _check_first_trials(ties.check_ties), (A_RUN,)),
         Check(
             "missing-queries",
             "queries that are missing or failed",
-            suspicious_scores.check_missing_queries,
+            _check_first_trials(suspicious_scores.check_missing_queries),
             (A_RUN,),
         ),
         Check(
@@ -144,7 +161,12 @@ AUDIT_CHECKS: Mapping[str, Check[AuditInput]] = {
             judgment_coverage.check_truncated_judgments,
         ),
         Check("depth", "runs shallower than a measure's cutoff", judgment_coverage.check_depth, (A_RUN,)),
-        Check("unjudged", "unjudged documents and their possible effect", judgment_coverage.check_unjudged, (A_RUN,)),
+        Check(
+            "unjudged",
+            "unjudged documents and their possible effect",
+            _check_first_trials(judgment_coverage.check_unjudged),
+            (A_RUN,),
+        ),
         Check("chance", "scores compared with chance and with the oracle", chance_level.check_chance_level, (A_RUN,)),
         Check("perfect-scores", "scores that are suspiciously high", suspicious_scores.check_perfect_scores, (A_RUN,)),
         Check("identical-runs", "identical runs, identical measures", suspicious_scores.check_identical_runs, (A_RUN,)),

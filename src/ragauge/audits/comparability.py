@@ -10,6 +10,7 @@ from typing import Any
 from ragauge.audits.audit_input import AuditInput
 from ragauge.core.errors import MissingEvidence, RagaugeError
 from ragauge.core.findings import Finding, FindingTable
+from ragauge.evaluation import with_target_map
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.names import Measure, make_measure
 from ragauge.output.numbers import format_change, join_names, pluralise
@@ -93,7 +94,10 @@ def check_conventions(audit_input: AuditInput) -> Iterator[Finding]:
     measures = list(audit_input.measures if len(audit_input.runs) == 1 else audit_input.measures[:1])
     higher = _higher_rel_convention(audit_input, measures)
     overrides = {"rel": audit_input.convention.rel} if audit_input.convention.rel_stated else {}
-    presets = {**{name: preset.but(**overrides) for name, preset in PRESETS.items()}, **higher}
+    presets = {
+        name: with_target_map(preset.but(**overrides), audit_input.judgments) for name, preset in PRESETS.items()
+    }
+    presets |= higher
     conventions = {
         run: {name: score_under_preset(audit_input, run, convention, measures) for name, convention in presets.items()}
         for run in audit_input.runs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from ragauge.audits.audit_input import (
@@ -213,7 +214,7 @@ def _duplicate_fixes(
     return {
         f"{name} share judgments": lambda run: audit_input.scores(run, judgments=best),
         f"{name} are merged": lambda run: audit_input.scores(
-            collapse_run(audit_input.runs[run], groups), judgments=fewer
+            run, judgments=fewer, change=partial(collapse_run, groups=groups)
         ),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -107,7 +108,7 @@ def _own_document_finding(audit_input: AuditInput, own_docs: Mapping[str, set[st
     returned = {name: _count_pairs(run.table, scored_docs) for name, run in audit_input.runs.items()}
     hits_text = "".join(f"; {name} returned {rows:,} to their own query" for name, rows in returned.items() if rows)
     fixes: FixScorers = {
-        "they are removed": lambda run: audit_input.scores(without_pairs(audit_input.runs[run], own_docs))
+        "they are removed": lambda run: audit_input.scores(run, change=partial(without_pairs, pairs=own_docs))
     }
     changed, grid = describe_effect(audit_input, fixes if any(returned.values()) else {})
     by_id = sum(query in docs for query, docs in own_docs.items())

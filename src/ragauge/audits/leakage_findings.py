@@ -32,7 +32,7 @@ def leaking_field_finding(
     """
     field_run = build_field_run(audit_input, field, result)
     name = f"by {field.name} alone"
-    scores = {name: audit_input.scores(field_run)} | {run: audit_input.averages(run) for run in audit_input.runs}
+    scores = {name: audit_input.scores(field_run)} | {run: audit_input.scores(run) for run in audit_input.runs}
     rho = field_rank_correlations(audit_input, field, lower_is_relevant=bool(result.lower_is_relevant))
     names = [str(measure) for measure in audit_input.measures[:MAX_MEASURES_SHOWN]]
     rows = [
@@ -81,7 +81,7 @@ def naming_field_finding(
     """
     name = f"by {naming.name} alone"
     scores = {name: audit_input.scores(build_naming_run(audit_input, naming))} | {
-        run: audit_input.averages(run) for run in audit_input.runs
+        run: audit_input.scores(run) for run in audit_input.runs
     }
     names = [str(measure) for measure in audit_input.measures[:MAX_MEASURES_SHOWN]]
     first = names[0]
@@ -165,10 +165,15 @@ def predictors_finding(
         message += f"; the query words have an AUC of {text.mean():.2f}"
     else:
         message = f"relevant documents differ from others in query-independent fields: {described}"
-        message += f"; the query words have an AUC of {text.mean():.2f}, a mark on all relevant documents {mark:.2f}"
+        message += (
+            f"; the query words have an AUC of {text.mean():.2f}, a field that marks all relevant documents {mark:.2f}"
+        )
     if len(leaks) < len(predictive):
         subject = f"all but {', '.join(leaks)} are" if leaks else "this is" if len(predictive) == 1 else "these are"
-        message += f"; {subject} only a note, neither clearly better than the query words nor close to the mark"
+        message += (
+            f"; {subject} not a problem: neither significantly better than the query words nor close to the AUC of "
+            "marked documents"
+        )
     if names:
         described = ", ".join(f"{prediction.name} ({prediction.auc:.2f})" for prediction in names)
         message += f"; documents contain the ids of the queries that they answer more often than others: {described}"

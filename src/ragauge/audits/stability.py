@@ -48,7 +48,7 @@ def check_trials(audit_input: AuditInput) -> Iterator[Finding]:
                 rank = _first_differing_rank(ranked[0].get(query, []), rankings.get(query, []))
                 if rank:
                     changed[query] = min(rank, changed.get(query, rank))
-        scores = [audit_input.scores(run), *(audit_input.scores(run) for run in repeat_runs)]
+        scores = [audit_input.first_trials().scores(run), *(audit_input.scores(trial) for trial in repeat_runs)]
         rows: list[list[str | float | None]] = []
         for i, name in enumerate(scores[0].measures):
             means = [list_means(scores)[i] for scores in scores]
@@ -126,7 +126,7 @@ def check_query_count(audit_input: AuditInput) -> Iterator[Finding]:
     size tends to be overestimated. Each pair is tested alone; `compare` corrects for multiple comparisons. Runs with
     several trials use the mean score of each query.
     """
-    scores = {run: audit_input.averages(run) for run in audit_input.runs}
+    scores = {run: audit_input.scores(run) for run in audit_input.runs}
     n = len(audit_input.judgments)
     if n < RECOMMENDED_MIN_QUERIES:
         yield Finding(

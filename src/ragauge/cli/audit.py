@@ -34,7 +34,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="QRELS [RUN...]",
             help="Judgments and runs, or folders written by `run`; a BEIR folder includes its texts. Several "
-            "NAME=FILE with one name are trials of that system.",
+            "NAME=FILE with one name are trials of that system. Required without --list.",
         ),
     ] = None,
     measure: Annotated[

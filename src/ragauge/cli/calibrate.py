@@ -45,7 +45,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
             metavar="LABELLED",
             show_default=False,
             help="Samples with labels (JSONL with question, answer, contexts, labels), or files and folders of BEGIN, "
-            "HaluEval, CLAP NQ or MTRAG. Several are compared in one table.",
+            "HaluEval, CLAP NQ or MTRAG. Several are compared in one table. Required.",
         ),
     ] = None,
     chat: Annotated[

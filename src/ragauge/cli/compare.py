@@ -24,8 +24,10 @@ from ragauge.cli.options import (
     QueryTags,
     SignificanceTest,
     Split,
+    TargetMap,
     TestConfidence,
     baseline_option,
+    check_not_negative,
     csv_option,
     measures_option,
     resolve_convention,
@@ -90,7 +92,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     moved: Annotated[
         int | None,
         typer.Option(
-            min=0,
+            callback=check_not_negative,
             metavar="N",
             show_default="3, or 0 for more than two systems",
             help="Number of queries listed with the largest gains, and with the largest losses.",
@@ -100,6 +102,7 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     rel: MinRelevantGrade = None,
     depth: MaxDepth = None,
     split: Split = None,
+    targets: TargetMap = None,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
     as_json: PrintJson = False,
@@ -116,7 +119,8 @@ def compare(  # noqa: PLR0913 - each is an option of the command
     check_outputs(Comparisons, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name)
     if as_csv or (format_name in ("csv", "latex") and not out):
         refuse_options(context, ["moved"], "with CSV and LaTeX, which do not list queries")
-    runs = score_runs(files, baseline, measure, resolve_convention(convention, rel=rel, depth=depth), split=split)
+    rules = resolve_convention(convention, rel=rel, depth=depth)
+    runs = score_runs(files, baseline, measure, rules, split=split, targets=targets)
     tagged = {query: dict(values) for query, values in runs.tags.items()}
     if tags is not None:
         if by is None:

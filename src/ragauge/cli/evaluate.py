@@ -32,11 +32,14 @@ from ragauge.cli.output import print_table
 from ragauge.cli.progress import show_progress
 from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.findings import has_code
 from ragauge.evaluation import (
-    compute_judged_ranks_by_name,
+    DIFFERING_TRIALS,
     default_measures,
     judgments_for_measures,
     parse_measures,
+    score_runs_by_name,
+    with_target_map,
 )
 from ragauge.evaluation.report import (
     build_csv_table,
@@ -51,7 +54,6 @@ from ragauge.evaluation.tie_notes import describe_ties
 from ragauge.evaluation.trec_eval_text import render_trec_eval, select_measure_names
 from ragauge.files.neighbour_arrays import check_row_counts
 from ragauge.files.serialization import to_json
-from ragauge.measures.scoring import score_judged_ranks
 from ragauge.output.csv import render_csv
 from ragauge.runs.folder import utc_now
 from ragauge.runs.inputs import Inputs
@@ -101,6 +103,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     outputs.check()
     rules = resolve_convention(convention, rel=rel, depth=depth)
     inputs = Inputs.resolve(*files)
+    rules = with_target_map(rules, inputs.qrels, targets)
     check_row_counts(inputs.qrels, inputs.single_runs.values())
     usual = default_measures(inputs.qrels, inputs.single_runs.values())
     is_trec = format_name == TREC_EVAL_FORMAT
@@ -108,7 +111,7 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
     measures = parse_measures(select_measure_names(requested) if is_trec else requested, rules, trec=is_trec)
     judgments = judgments_for_measures(measures, inputs.qrels, qrels_format=qrels_format, targets=targets, split=split)
     with dask_cluster.dask_cluster(cluster) as executor, show_progress() as progress:
-        ranks = compute_judged_ranks_by_name(
+        scores = score_runs_by_name(
             judgments,
             inputs.single_runs,
             measures,
@@ -117,10 +120,10 @@ def evaluate(  # noqa: PLR0913 - each is an option of the command
             executor=executor,
             progress=progress,
         )
-    scores = {name: score_judged_ranks(judged, measures, rules) for name, judged in ranks.items()}
     if is_trec:
         for run_scores in scores.values():
             console.write_data(render_trec_eval(run_scores, measures, requested, rules, per_query=per_query), nl=False)
+            console.print_notes([note for note in run_scores.notes if has_code(note, DIFFERING_TRIALS)])
         return
     result = collect_scores(scores, per_query=per_query, provenance={"made": utc_now(), "ragauge": __version__})
     outputs.write(result)

@@ -9,7 +9,7 @@ import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import allow_only_options, require_any_option
-from ragauge.cli.options import RUNS_HELP, check_positive
+from ragauge.cli.options import RUN_FILES_HELP, TargetMap, check_positive
 from ragauge.cli.output import STDOUT, is_folder_path, print_table
 from ragauge.core.errors import BadInput
 from ragauge.core.records import ScoresByQuery
@@ -32,7 +32,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     context: typer.Context,
     runs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN...", help=f"{RUNS_HELP}."),
+        typer.Argument(metavar="RUN...", help=f"{RUN_FILES_HELP}; or folders of `run`. Required without --list."),
     ] = None,
     out: Annotated[
         list[str] | None,
@@ -70,6 +70,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         bool, typer.Option("--tune", help="Choose the parameters by cross-validation on the judgments of --qrels.")
     ] = False,
     qrels: Annotated[str | None, typer.Option(metavar="FILE", help="Judgments for --tune.")] = None,
+    target_map: TargetMap = None,
     measure: Annotated[
         str,
         typer.Option("-m", "--measure", metavar="NAME", help="Measure that --tune maximises."),
@@ -104,7 +105,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         raise BadInput(
             "no run given; expected at least one RUN", hint="use `ragauge fuse bm25.run dense.run -o hybrid.run`"
         )
-    require_any_option(context, {name: ["tuned"] for name in ("qrels", "measure", "folds", "seed")})
+    require_any_option(context, {name: ["tuned"] for name in ("qrels", "target_map", "measure", "folds", "seed")})
     if tuned and qrels is None:
         raise BadInput("--tune needs judgments", hint="add `--qrels qrels.txt`")
     if [qrels, *runs].count("-") > 1:
@@ -134,7 +135,10 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     if qrels is None:
         fused = fuse_runs(lists, fusion_method.name, norm, depth=depth, **params)
     else:
-        chosen = tune(qrels, runs_by_name, fusion_method.name, norm, measure, folds=folds, seed=seed, depth=depth)
+        chosen = tune(
+            qrels, runs_by_name, fusion_method.name, norm, measure,
+            folds=folds, seed=seed, depth=depth, targets=target_map,
+        )  # fmt: skip
         fused = chosen.run
         lines += _describe_tuning(chosen, measure)
     fused_run = build_fused_run(fused, fusion_method.name, runs_by_name)

@@ -60,7 +60,7 @@ def judge(  # noqa: PLR0913 - each is an option of the command
             metavar="SAMPLES",
             show_default=False,
             help="File with question, answer, contexts and reference (JSONL, JSON, CSV, Parquet; names of ragas "
-            "and DeepEval are accepted), or the folder of a run.",
+            "and DeepEval are accepted), or the folder of a run. Required.",
         ),
     ] = None,
     measure: Annotated[

@@ -11,14 +11,23 @@ from typing import Annotated, Any
 import typer
 
 from ragauge.cli import console
-from ragauge.cli.options import QRELS_HELP, RUNS_HELP, ConventionName, OutputFiles, PrintJson, Split, csv_option
+from ragauge.cli.options import (
+    QRELS_HELP,
+    RUNS_HELP,
+    ConventionName,
+    OutputFiles,
+    PrintJson,
+    Split,
+    TargetMap,
+    csv_option,
+)
 from ragauge.cli.output import check_table_outputs, write_table, write_table_files
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import Note, merge_notes
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
-from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
-from ragauge.evaluation.indicators import average_trials, measure_range
+from ragauge.evaluation import average_trials, judgments_for_measures, parse_measures, score_trials, with_target_map
+from ragauge.evaluation.indicators import measure_range
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.output.numbers import format_number, pluralise
 from ragauge.output.report import Report, Section
@@ -108,6 +117,7 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     convention: ConventionName = "default",
     split: Split = None,
+    targets: TargetMap = None,
     as_json: PrintJson = False,
     as_csv: Annotated[bool, csv_option("system and k")] = False,
     out: OutputFiles = None,
@@ -128,14 +138,13 @@ def k_range(  # noqa: PLR0913 - each is an option of the command
     if token_price is not None and dataset is None:
         raise BadInput("--token-price requires the texts of the documents", hint="add `--dataset NAME`")
     values = _parse_ks(ks)
-    inputs = Inputs.resolve(*files, split=split)
+    inputs = Inputs.resolve(*files, split=split, targets=targets)
     runs = _select_runs(inputs, system or [])
     lengths = None
     if dataset is not None:
         lengths = {document: estimate_tokens(text) for document, text in load(dataset).texts.items()}
-    settings = _KRangeSettings(
-        values, measure, tolerance, confidence, find_convention(convention), at_least, token_price, lengths
-    )
+    rules = with_target_map(find_convention(convention), inputs.qrels, targets)
+    settings = _KRangeSettings(values, measure, tolerance, confidence, rules, at_least, token_price, lengths)
     results = {name: _compute_k_range(inputs, name, path, settings) for name, path in runs.items()}
     if lengths is not None and not any("tokens" in result.rows[0] for result in results.values()):
         raise BadInput(
@@ -228,9 +237,9 @@ def _compute_k_range(inputs: Inputs, name: str, path: str, settings: _KRangeSett
         )
     convention = settings.convention
     measures = parse_measures([f"{measure}@{k}" for measure in settings.measures for k in ks], convention)
-    judgments = judgments_for_measures(measures, inputs.qrels)
+    judgments = judgments_for_measures(measures, inputs.qrels, split=inputs.split, targets=inputs.targets)
     scored_trials = score_trials(judgments, trials, measures, convention, name=name)
-    scores = average_trials(scored_trials) if len(scored_trials) > 1 else scored_trials[0]
+    scores = average_trials(scored_trials)
     tokens = None if settings.lengths is None else _mean_context_tokens(rankings, settings.lengths, ks)
     values = {k: scores.values[f"{settings.measure}@{k}"] for k in ks}
     advice = smallest_k(

@@ -16,10 +16,8 @@ CORPUS_HELP = (
 """Inputs that every command with a corpus reads."""
 QRELS_HELP = "Judgments (TREC, BEIR folder or TSV, rig JSONL, CSV, JSON, Parquet)"
 """Judgments that every command with runs reads."""
-RUNS_HELP = (
-    "Runs (TREC, CSV, TSV, JSONL, JSON, Parquet; plain, .gz, .zst; - is stdin); NAME=FILE names a run. Folders of "
-    "`run` need no judgments"
-)
+RUN_FILES_HELP = "Runs (TREC, CSV, TSV, JSONL, JSON, Parquet; plain, .gz, .zst; - is stdin); NAME=FILE names a run"
+RUNS_HELP = f"{RUN_FILES_HELP}. Folders of `run` need no judgments"
 """Runs that every command with runs reads."""
 
 
@@ -28,6 +26,14 @@ def check_positive(parameter: typer.CallbackParam, value: int | None) -> int | N
     if value is not None and value < 1:
         option = max(parameter.opts, key=len)
         raise BadInput(f"{option} must be at least 1, got {value}", hint=f"use `{option} 1` or a larger number")
+    return value
+
+
+def check_not_negative(parameter: typer.CallbackParam, value: int | None) -> int | None:
+    """Raise BadInput if the value of an option is below 0."""
+    if value is not None and value < 0:
+        option = max(parameter.opts, key=len)
+        raise BadInput(f"{option} must be at least 0, got {value}", hint=f"use `{option} 0` or a larger number")
     return value
 
 
@@ -42,9 +48,9 @@ def measures_option(default: str, text: str = "Measures, e.g. ndcg@10,map; `raga
     return typer.Option("-m", "--measure", metavar="NAME", show_default=default, help=f"{text} Can be repeated.")
 
 
-def csv_option(row: str) -> Any:
+def csv_option(row: str = "") -> Any:
     """Return the option `--csv`; `row` says what a row has."""
-    return typer.Option("--csv", help=f"Print CSV: one row per {row}.")
+    return typer.Option("--csv", help=f"Print CSV: one row per {row}." if row else "Print the table as CSV.")
 
 
 def baseline_option(default: str, text: str = "System to compare the others with.", metavar: str = "NAME") -> Any:
@@ -97,7 +103,15 @@ QrelsFormat = Annotated[
 RunFormat = Annotated[
     str | None, typer.Option(metavar="NAME", show_default="detected", help="Format of the runs, e.g. trec or csv.")
 ]
-TargetMap = Annotated[str | None, typer.Option(metavar="FILE", help="Target map (document, target) for dr@k.")]
+TargetMap = Annotated[
+    str | None,
+    typer.Option(
+        "--targets",
+        metavar="FILE",
+        show_default="targets.json or targets.tsv of the dataset",
+        help="Target map for dr@k: documents and their targets, as JSON, JSONL, TSV or CSV.",
+    ),
+]
 DocumentPart = Annotated[
     str, typer.Option("--part", metavar="NAME", help="Part of a document that is used: whole, text or title.")
 ]
@@ -265,7 +279,7 @@ OutputFilesAndReplies = Annotated[
     list[str] | None, output_option("Folder of the replies of the chat model; saved replies are reused")
 ]
 PrintJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-PrintCsv = Annotated[bool, csv_option("row of the table")]
+PrintCsv = Annotated[bool, csv_option()]
 FormatName = Annotated[str | None, format_option()]
 ChartsFolder = Annotated[
     str | None, typer.Option("--charts", metavar="FOLDER", help="Write every chart to this folder, as SVG and PNG.")

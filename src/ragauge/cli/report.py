@@ -24,6 +24,7 @@ from ragauge.cli.options import (
     PrintJson,
     SignificanceTest,
     Split,
+    TargetMap,
     TestConfidence,
     baseline_option,
     csv_option,
@@ -57,7 +58,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="RUN...",
             help="Folders of `run`, `bench` or `judge`; judgments, then runs (NAME=FILE names one); tables of scores; "
-            f"or JSON of {', '.join(registry.STORED_RESULT_COMMANDS)}.",
+            f"or JSON of {', '.join(registry.STORED_RESULT_COMMANDS)}. Required.",
         ),
     ] = None,
     out: OutputFiles = None,
@@ -114,6 +115,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
     convention: OptionalConventionName = None,
     rel: MinRelevantGrade = None,
     split: Split = None,
+    target_map: TargetMap = None,
     lower_is_better: LowerIsBetter = None,
     higher_is_better: HigherIsBetter = None,
 ) -> None:
@@ -159,6 +161,7 @@ def report(  # noqa: PLR0913 - each is an option of the command
         "baseline": baseline, "by": by or (), "dataset": dataset, "title": title, "joined": joined or (),
         "audited": audit, "confidence": confidence, "test": test, "correction": correction, "family": family,
         "common_queries": common_queries, "count_missing": count_missing, "split": split,
+        "targets": target_map,
         "lower_is_better": lower_is_better, "higher_is_better": higher_is_better,
     }  # fmt: skip
     if convention is not None or rel is not None:

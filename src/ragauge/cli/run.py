@@ -26,6 +26,7 @@ from ragauge.cli.options import (
     Reuse,
     SaveBaseline,
     Split,
+    TargetMap,
     Threads,
     baseline_option,
     csv_option,
@@ -46,6 +47,7 @@ from ragauge.experiments import run as run_systems
 from ragauge.experiments.baselines import check_baseline_folder, save_baseline
 from ragauge.experiments.experiment_file import Permissions, read_experiment
 from ragauge.files.workspace import folder_name
+from ragauge.output.numbers import join_names
 from ragauge.output.report import Report, Section
 from ragauge.reports import overview, registry
 from ragauge.reports.experiment_set import MAX_OPEN_MEASURES, list_measures
@@ -61,7 +63,7 @@ def save_experiment_baseline(experiment: Experiment, folder: Path) -> None:
     """Save the runs of an experiment as a baseline and print the option that uses it."""
     save_baseline(experiment, folder)
     first = shlex.quote(str(folder / folder_name(next(iter(experiment.runs)))))
-    names = ", ".join(experiment.runs)
+    names = join_names(list(experiment.runs))
     console.print_notes(
         [f"saved the baseline {folder}{os.sep} ({names}); use it with `ragauge gate RUN --baseline {first} …`"]
     )
@@ -130,6 +132,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     ] = None,
     convention: OptionalConventionName = None,
     split: Split = None,
+    targets: TargetMap = None,
     max_queries: MaxQueries = None,
     by: Annotated[
         str | None,
@@ -179,6 +182,7 @@ def run(  # noqa: PLR0913 - each is an option of the command
     optional_settings = {
         "measures": measure, "k": k, "baseline": baseline, "repeats": repeats, "warmup": warmup, "workers": workers,
         "timeout": timeout, "retries": retries, "convention": convention, "out": folder, "split": split,
+        "targets": targets,
         "max_queries": max_queries, "dataset": dataset or None, "threads": threads,
     }  # fmt: skip
     settings.update({name: value for name, value in optional_settings.items() if value is not None})
@@ -378,7 +382,7 @@ def _write_and_print_report(
             *describe_omitted(dropped, "report.md"),
             *missing_page,
             f"wrote {folder}{os.sep}: {', '.join(files)}{page}, judgments.parquet, "
-            f"queries.parquet, and a folder for each run ({', '.join(map(folder_name, experiment.runs))})",
+            f"queries.parquet, and a folder for each run ({join_names([*map(folder_name, experiment.runs)])})",
             *_describe_other_runs(experiment),
             *([] if next_steps is None else [f"next: {next_steps}"]),
         ]
@@ -413,7 +417,7 @@ def _describe_other_runs(experiment: Experiment) -> list[str]:
         return []
     folder = experiment.folder
     return [
-        f"the report is of {', '.join(experiment.runs)} alone; {folder} also has {', '.join(other_names)}: "
+        f"the report is of {join_names(list(experiment.runs))} alone; {folder} also has {join_names(other_names)}: "
         f"`ragauge report {shlex.quote(str(folder))}` shows all"
     ]
 

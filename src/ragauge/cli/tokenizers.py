@@ -26,7 +26,7 @@ def tokenizers(  # noqa: PLR0913 - each is an option of the command
     context: typer.Context,
     corpus: Annotated[
         str | None,
-        typer.Argument(metavar="CORPUS", help=f"Corpus: {CORPUS_HELP}."),
+        typer.Argument(metavar="CORPUS", help=f"Corpus: {CORPUS_HELP}. Required."),
     ] = None,
     tokenizer: Annotated[
         list[str] | None,

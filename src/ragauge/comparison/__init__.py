@@ -23,7 +23,7 @@ from ragauge.comparison.alignment import (
 )
 from ragauge.comparison.scored_files import ScoredRuns, score_runs
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.findings import merge_notes
+from ragauge.core.findings import Note, merge_notes
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
 from ragauge.evaluation.indicators import find_measure, measure_span
@@ -46,6 +46,7 @@ def compare(
     tags: TagsByQuery | None = None,
     common_queries: bool = False,
     count_missing: bool = False,
+    targets: Any = None,
     **options: Unpack[ComparisonOptions],
 ) -> Comparisons:
     """Compare every system with the baseline, or every pair of systems.
@@ -53,7 +54,8 @@ def compare(
     `scores` is the result of `evaluate` for several runs, an Experiment with all its trials, files, or plain
     numbers: `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds,
     instead of one system's scores contains repeated runs of that system; the interval then covers queries and seeds.
-    `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. The options are test, correction,
+    `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. `targets` is a target map for
+    `dr@k` in files, if the judgments have none. The options are test, correction,
     family, confidence, interval, rounds, seed, margin, detect, power, lower_is_better and higher_is_better: see
     `ComparisonSettings`. A measure of unknown direction is assumed to be higher-is-better, and a note says so.
 
@@ -67,7 +69,12 @@ def compare(
         raise BadInput(
             "common_queries and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
         )
-    scored_runs = _score_if_files(scores, baseline, measures)
+    scored_runs = _score_if_files(scores, baseline, measures, targets)
+    if targets is not None and scored_runs is None:
+        raise BadInput(
+            "a target map has no effect on scores that are computed already; expected files of judgments and runs",
+            hint="remove targets, or pass it to `evaluate`",
+        )
     if scored_runs is not None:
         scores, baseline, measures = scored_runs.scores, scored_runs.baseline, scored_runs.measures
         tags = {**scored_runs.tags, **(tags or {})}
@@ -132,7 +139,9 @@ def compare(
     )
 
 
-def _score_if_files(scores: Any, baseline: str | None, measures: str | Iterable[str] | None) -> ScoredRuns | None:
+def _score_if_files(
+    scores: Any, baseline: str | None, measures: str | Iterable[str] | None, targets: Any
+) -> ScoredRuns | None:
     """Score the given files. Return None if `scores` is not a list of files."""
     if isinstance(scores, ScoredRuns):
         return scores
@@ -140,7 +149,7 @@ def _score_if_files(scores: Any, baseline: str | None, measures: str | Iterable[
     if not isinstance(files, Sequence) or not files or not all(isinstance(file, str | Path) for file in files):
         return None
     measure_names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
-    return score_runs([str(file) for file in files], baseline, measure_names)
+    return score_runs([str(file) for file in files], baseline, measure_names, targets=targets)
 
 
 def _build_system_pair(
@@ -218,7 +227,7 @@ def _missing_query_notes(systems: Sequence[SystemScores], common_queries: bool, 
         all_queries = {query for system in systems for query in system.queries}
         missing_counts = {system.name: len(all_queries - set(system.queries)) for system in systems}
         notes += [
-            f"{name} does not have {n} of {len(all_queries)} queries: they count 0"
+            Note(f"lacks {n} of {len(all_queries)} queries, which count 0", name)
             for name, n in missing_counts.items()
             if n
         ]

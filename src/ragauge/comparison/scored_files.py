@@ -12,7 +12,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.records import Scores
 from ragauge.core.run_dates import RunDate
 from ragauge.core.settings import unique_by
-from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
+from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials, with_target_map
 from ragauge.files.judged_folders import is_judged_folder, read_judged_samples, read_judged_scores, sample_tags
 from ragauge.files.neighbour_arrays import check_row_counts, neighbour_array_measures
 from ragauge.files.scores import ScoresBySystem, read_scores
@@ -52,15 +52,15 @@ def score_inputs(
 ) -> ScoredRuns:
     """Score judgments and runs, or read tables of scores and judged folders."""
     if inputs.tables:
-        _check_no_scoring_options(convention, inputs.split)
+        _check_no_scoring_options(convention, inputs.split, inputs.targets)
         return _read_score_tables(inputs, measures)
     inputs.check_same_dataset()
-    convention = convention or find_convention("default")
+    convention = with_target_map(convention or find_convention("default"), inputs.qrels, inputs.targets)
     sources = [source for run_sources in inputs.run_sources.values() for source in run_sources]
     check_row_counts(inputs.qrels, sources)
     array_measures = neighbour_array_measures(inputs.qrels, sources)
     parsed_measures = parse_measures(measures or inputs.measures or array_measures or COMPARISON_MEASURES, convention)
-    judgments = judgments_for_measures(parsed_measures, inputs.qrels, split=inputs.split)
+    judgments = judgments_for_measures(parsed_measures, inputs.qrels, split=inputs.split, targets=inputs.targets)
     scores: dict[str, Scores | list[Scores]] = {}
     for name in inputs.run_sources:
         trials = score_trials(judgments, inputs.trials(name), parsed_measures, convention, name=name)
@@ -85,10 +85,12 @@ def score_runs(
     convention: Convention | None = None,
     *,
     split: str | None = None,
+    targets: Any = None,
 ) -> ScoredRuns:
     """Score files; see `score_inputs`. The baseline is a name, or a file that is added to them."""
     named = {"baseline": baseline}
-    return score_inputs(Inputs.resolve(*files, named=named, split=split, tables=SCORED_KINDS), measures, convention)
+    inputs = Inputs.resolve(*files, named=named, split=split, targets=targets, tables=SCORED_KINDS)
+    return score_inputs(inputs, measures, convention)
 
 
 def _find_run_dates(runs: Mapping[str, Sequence[Any]]) -> dict[str, RunDate]:
@@ -97,11 +99,12 @@ def _find_run_dates(runs: Mapping[str, Sequence[Any]]) -> dict[str, RunDate]:
     return {name: date for name, date in dates.items() if date is not None}
 
 
-def _check_no_scoring_options(convention: Convention | None, split: str | None) -> None:
-    """Raise BadInput for a convention or a split if the scores are already computed."""
+def _check_no_scoring_options(convention: Convention | None, split: str | None, targets: Any) -> None:
+    """Raise BadInput for a convention, a split or a target map if the scores are already computed."""
     options = {
         "convention": None if convention is None or convention == find_convention("default") else convention.name,
         "split": split,
+        "target map": targets,
     }
     for name, value in options.items():
         if value is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.core.record_types import TabularResult, json_form, record
+from ragauge.core.text import join_names
 
 EXPECTED_FINDING = "expected"
 """Name of findings on expected scores."""
@@ -30,8 +31,8 @@ class Note(str):
     """What the note says, for programs; empty if no code depends on it."""
 
     def __new__(cls, text: str, *subjects: str, code: str = "") -> Note:
-        """Create a note from its sentence."""
-        note = super().__new__(cls, f"{', '.join(subjects)}: {text}" if subjects else text)
+        """Create a note from its sentence; it names the first few subjects and how many more there are."""
+        note = super().__new__(cls, f"{join_names(subjects)}: {text}" if subjects else text)
         note.subjects, note.text, note.code = subjects, text, code
         return note
 

@@ -6,7 +6,7 @@ They store data and derive values from it. They read no files and are never modi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -180,6 +180,20 @@ def to_judgments(judgments: Any) -> Judgments:
     return Judgments(judgments)
 
 
+def to_targets(targets: Mapping[Any, Any]) -> dict[str, list[str]]:
+    """Convert ids and targets of a target map to lists of strings.
+
+    >>> to_targets({"d1": "A", 2: ["A", "B"]})
+    {'d1': ['A'], '2': ['A', 'B']}
+    """
+    if not isinstance(targets, Mapping):
+        raise BadInput(f"a target map must be a mapping, got {type(targets).__name__}", hint='pass {"d1": ["A", "B"]}')
+    return {
+        str(doc): [str(value)] if isinstance(value, str) or not isinstance(value, Iterable) else [str(t) for t in value]
+        for doc, value in targets.items()
+    }
+
+
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Documents, queries and judgments."""
@@ -197,10 +211,12 @@ class Dataset:
     """Origin and licence."""
     origin: str = ""
     """Argument with which `load` loads it again, if it is neither its name nor a folder."""
+    targets: Mapping[str, Sequence[str]] | None = None
+    """Target map of the judgments, for de-duplicated recall: `{document: target or [target, …]}`."""
 
     if TYPE_CHECKING:
 
-        def __init__(
+        def __init__(  # noqa: PLR0913 - the fields of the class
             self,
             name: str,
             documents: Documents,
@@ -210,11 +226,16 @@ class Dataset:
             tags: Mapping[str, Mapping[str, str]] = ...,
             about: str = ...,
             origin: str = ...,
+            targets: Mapping[str, str | Sequence[str]] | None = ...,
         ) -> None: ...
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "documents", to_documents(self.documents))
-        object.__setattr__(self, "judgments", to_judgments(self.judgments))
+        judgments = to_judgments(self.judgments)
+        if self.targets is not None:
+            judgments = judgments.with_targets(to_targets(self.targets))
+        object.__setattr__(self, "judgments", judgments)
+        object.__setattr__(self, "targets", judgments.targets)
 
     @cached_property
     def texts(self) -> dict[str, str]:
@@ -284,11 +305,7 @@ class Run:
     def differing(self) -> list[Run]:
         """Return the trials as runs if their rankings differ, else an empty list."""
         trials = self.trials()
-        rankings = []
-        for trial in trials:
-            order = [name for name in ("query", "rank") if name in trial.table.columns]
-            rankings.append(trial.table.sort(order, maintain_order=True).select("query", "doc"))
-        return trials if any(not frame.equals(rankings[0]) for frame in rankings[1:]) else []
+        return trials if have_different_rankings(trials) else []
 
     def frames(self, prepare: FrameTransform = identity_transform) -> Iterator[pl.DataFrame]:
         """Yield the table as one frame."""
@@ -307,6 +324,18 @@ class Run:
 
     def __repr__(self) -> str:
         return f"Run({self.name!r}, {self.table['query'].n_unique()} queries, {self.table.height} rows)"
+
+
+def have_different_rankings(runs: Sequence[Run]) -> bool:
+    """Return whether any of the runs returned other documents, or in another order, than the first."""
+    rankings = []
+    for run in runs:
+        has_ranks = "rank" in run.table.columns
+        order = run.table.sort(
+            "query", "rank" if has_ranks else "score", descending=[False, not has_ranks], maintain_order=True
+        )
+        rankings.append(order.select("query", "doc"))
+    return any(not frame.equals(rankings[0]) for frame in rankings[1:])
 
 
 class MeasureDict(dict[str, V]):
@@ -335,7 +364,8 @@ class MeasureDict(dict[str, V]):
 
 
 @json_form(
-    omitted=("judged",), optional=("notes", "lower_is_better", "direction_unstated", "rel", "failures", "fingerprints")
+    omitted=("judged",),
+    optional=("notes", "lower_is_better", "direction_unstated", "rel", "failures", "fingerprints", "trial_means"),
 )
 @dataclass(frozen=True, eq=False)
 class Scores(TabularResult):
@@ -367,6 +397,8 @@ class Scores(TabularResult):
     """`{query: error}` of the judged queries that the system failed on; each counts as an empty ranking."""
     fingerprints: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Short hashes of query and reference answer by query, if known."""
+    trial_means: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    """Mean of each trial by measure, if the rankings differ between trials; `means` and `values` are means of them."""
     judged: Any = field(default=None, repr=False)
     """Judged ranks behind the scores, for other measures without reading the run again."""
 
@@ -379,6 +411,11 @@ class Scores(TabularResult):
     def n(self) -> MeasureDict[int]:
         """Number of scored queries by measure."""
         return self._by_measure({name: len(self.queries) - len(self.unscored[name]) for name in self.values})
+
+    @property
+    def n_trials(self) -> int:
+        """Number of trials whose scores were averaged; 1 if there is one or if all rankings are the same."""
+        return len(next(iter(self.trial_means.values()), (0.0,)))
 
     def is_lower_better(self, measure: str) -> bool | None:
         """Return whether lower values of a measure are better; None if it is not stated."""
@@ -420,4 +457,5 @@ class Scores(TabularResult):
     def __repr__(self) -> str:
         means = ", ".join(f"{name} {value:.4f} (n={self.n[name]})" for name, value in self.means.items())
         failed = describe_failures(self.failures, len(self.queries))
-        return f"Scores({self.run!r}, {self.convention}: {means}{'; ' if failed else ''}{failed})"
+        over = f"; mean over {self.n_trials} trials" if self.n_trials > 1 else ""
+        return f"Scores({self.run!r}, {self.convention}: {means}{over}{'; ' if failed else ''}{failed})"

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+MAX_NAMED_RUNS = 5
+"""Maximum number of runs whose dates are listed."""
+
 
 class RunDate(NamedTuple):
     """Date on which the rankings of a run were retrieved, and whether the last command that ran it reused them."""
@@ -37,5 +40,7 @@ def describe_run_dates(run_dates: Mapping[str, RunDate]) -> list[str]:
     >>> describe_run_dates({"mine": RunDate("2026-11-18T03:46:18+00:00"), "old": RunDate("2026-11-10", True)})
     ['rankings retrieved: mine 2026-11-18T03:46:18+00:00; old 2026-11-10 (reused)']
     """
-    dates = (f"{name} {date.made}" + " (reused)" * date.reused for name, date in run_dates.items())
-    return [" ".join(f"rankings retrieved: {'; '.join(dates)}".split())] if run_dates else []
+    dates = [f"{name} {date.made}" + " (reused)" * date.reused for name, date in run_dates.items()]
+    more = len(dates) - MAX_NAMED_RUNS
+    listed = "; ".join(dates[:MAX_NAMED_RUNS]) + (f" and {more} more" if more > 0 else "")
+    return [" ".join(f"rankings retrieved: {listed}".split())] if dates else []

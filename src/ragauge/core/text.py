@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -365,3 +366,13 @@ def _find_surrogate_line(text: str, data: bytes) -> int | None:
         return None
     escape = re.search(rb"(?i)\\u%04x" % ord(surrogate[0]), data)
     return None if escape is None else data.count(b"\n", 0, escape.start()) + 1
+
+
+def join_names(names: Sequence[str], max_names: int = 5) -> str:
+    """Join the first names with commas and add how many more there are.
+
+    >>> join_names(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    n_more = len(names) - max_names
+    return ", ".join(names[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")

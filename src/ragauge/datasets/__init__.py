@@ -115,12 +115,14 @@ def judgments_by_name(name: str) -> str | Judgments:
 
 def list_datasets() -> Iterator[DatasetListing]:
     """List all datasets that can be loaded by name."""
-    yield DatasetListing("pydocs", "ships", "Python's own documentation, and questions that people ask about it")
+    yield DatasetListing(
+        "pydocs", "built in", "documentation of Python's standard library, and queries in users' language"
+    )
     from ragauge.datasets.synthetic import SYNTHETIC_KINDS
     from ragauge.files.stix import is_stix_bundle
 
     for name, about in SYNTHETIC_KINDS.items():
-        yield DatasetListing(f"synthetic:{name}", "made", about)
+        yield DatasetListing(f"synthetic:{name}", "generated", about)
     yield DatasetListing("stix:FILE", "file", "a STIX bundle of MITRE ATT&CK, with questions from its relations")
     folder = data_folder()
     if folder is not None:

@@ -12,8 +12,8 @@ from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset
 from ragauge.datasets.queries import tags_from_judgments
 from ragauge.files.document_rows import QUERY_FIELDS, ROW_FORMATS, FlawLog, open_rows
-from ragauge.files.documents import check_row_id, find_row_id, find_rows_files, read_corpus
-from ragauge.files.readers import read_judgments
+from ragauge.files.documents import TEXTS_FOLDER, check_row_id, find_row_id, find_rows_files, read_corpus
+from ragauge.files.readers import find_targets_file, read_judgments, read_targets
 
 QUERY_FILE_ENDINGS = tuple(ending for ending in ROW_FORMATS if ending != ".parquet")
 """Endings of a queries file in a dataset folder. `queries.parquet` is in the folders that `run` writes."""
@@ -27,18 +27,22 @@ def find_dataset_folder(folder: Path) -> Path | None:
     None if neither does.
     """
     for candidate in (folder, folder / "beir"):
-        if find_rows_files(candidate, "corpus") and find_queries_file(candidate):
+        if has_corpus(candidate) and find_queries_file(candidate):
             return candidate
     return None
 
 
-def dataset_name(folder: Path) -> str:
-    """Return the name of a dataset folder.
+def has_corpus(folder: Path) -> bool:
+    """Return whether a dataset folder has a corpus: a file of rows, or text files in `corpus/`."""
+    return bool(find_rows_files(folder, "corpus")) or (folder / TEXTS_FOLDER).is_dir()
 
-    A folder called `beir` takes its parent's name.
-    """
+
+def dataset_name(folder: Path) -> str:
+    """Return the name of a dataset folder; `RAGAUGE_DATA/NAME/beir` is the dataset NAME."""
     resolved = folder.resolve()
-    return resolved.parent.name if resolved.name == "beir" else resolved.name
+    home = os.environ.get("RAGAUGE_DATA")
+    is_subfolder = bool(home) and resolved.name == "beir" and resolved.parent.parent == Path(str(home)).resolve()
+    return resolved.parent.name if is_subfolder else resolved.name
 
 
 def load_folder(folder: Path, *, split: str | None = None) -> Dataset:
@@ -58,9 +62,10 @@ def load_folder(folder: Path, *, split: str | None = None) -> Dataset:
             if is_text
             else "corpus.jsonl may be absent for systems that bring their own index",
         )
-    documents = read_documents(dataset_folder) if find_rows_files(dataset_folder, "corpus") else []
+    documents = read_documents(dataset_folder) if has_corpus(dataset_folder) else []
     plain = dataset_folder / "qrels.txt"
     judgments = read_judgments(plain if plain.exists() else dataset_folder, split=split)
+    targets = find_targets_file(dataset_folder)
     grades = judgments.nested
     all_queries = read_queries(dataset_folder)
     queries = {name: all_queries[name] for name in all_queries if name in grades}
@@ -74,6 +79,7 @@ def load_folder(folder: Path, *, split: str | None = None) -> Dataset:
         answers={name: text for name, text in read_answers(dataset_folder).items() if name in queries},
         tags={name: tags_from_judgments(grades[name]) for name in queries},
         about=str(folder),
+        targets=None if targets is None else read_targets(targets),
     )
 
 

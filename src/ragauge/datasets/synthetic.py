@@ -19,12 +19,12 @@ from ragauge.datasets.queries import classify_relevant_count
 from ragauge.datasets.synthetic_vocabulary import invent_name
 
 SYNTHETIC_KINDS = {
-    "needles": "facts in other words than the questions, among similar facts",
-    "duplicates": "every fact told several times in other words; a target map says which are the same",
-    "versions": "facts that were replaced; only the newest is right",
-    "multihop": "questions that need two documents, a bridge and the answer",
-    "graph": "a knowledge graph with links, and questions along one to three of its relations",
-    "leaky": "a flaw to be caught: the judgments follow a hidden number, and most texts are duplicated",
+    "needles": "queries that share no content word with their relevant document, among similar facts",
+    "duplicates": "each fact in several paraphrases, with a target map that groups them",
+    "versions": "facts with older versions; only the newest one is relevant",
+    "multihop": "queries that need two documents: one that names an entity, and one about it",
+    "graph": "a knowledge graph with links, and queries that follow one to three relations",
+    "leaky": "flawed data for testing audits: a metadata field reveals the judgments, most texts are duplicates",
 }
 DEFAULT_SIZE, SIZES_BY_KIND = (1000, 100), {"graph": (500, 200)}
 """Default numbers of documents and queries, and those of kinds with other defaults."""

@@ -13,6 +13,7 @@ import numpy as np
 from ragauge.compute.executors import map_ordered
 from ragauge.compute.progress import Progress, ProgressCallback, no_progress, scoped
 from ragauge.core.errors import BadInput, failed_queries
+from ragauge.core.findings import Note
 from ragauge.core.records import Judgments, Run, RunFrames, Scores, ScoresByQuery
 from ragauge.core.scores_by_run import ScoresByRun
 from ragauge.core.settings import check_keywords
@@ -31,6 +32,7 @@ from ragauge.measures.judged_ranks import (
 )
 from ragauge.measures.names import Measure, parse_measure_names
 from ragauge.measures.scoring import MeasureFunction, score_judged_ranks
+from ragauge.output.numbers import join_names
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 DEFAULT_MEASURES = ("ndcg@10", "recall@100", "map", "mrr", "precision@10")
 RUN_CUTOFF = 10
 """Cutoff of the default measures of `run`, unless k is smaller."""
+MAX_NAMED_MEASURES = 3
+"""Maximum number of measures that a note names."""
+DIFFERING_TRIALS = "differing trials"
+"""Code of the note on a run whose scores are means over trials."""
 Measures = str | MeasureFunction | Iterable[str | MeasureFunction]
 RunByName = Mapping[str, "str | Path | Run | Mapping[str, Mapping[str, float]] | pl.DataFrame | pd.DataFrame"]
 """Several runs by name: paths, runs, frames, or `{query: {document: score}}`."""
@@ -129,7 +135,7 @@ def _score_runs(
 ) -> dict[Any, Scores]:
     """Score runs by name; the name None keeps a run's own name."""
     check_keywords("evaluate", options, EvaluationOptions)
-    convention = find_convention(convention)
+    convention = with_target_map(find_convention(convention), qrels, options.get("targets"))
     neighbour_arrays.check_row_counts(qrels, runs.values())
     if measures is DEFAULT_MEASURES:
         measures = default_measures(qrels, runs.values())
@@ -137,7 +143,7 @@ def _score_runs(
     judgments = judgments_for_measures(
         parsed_measures, qrels, qrels_format=options.get("qrels_format"), targets=options.get("targets")
     )
-    judged_ranks = compute_judged_ranks_by_name(
+    return score_runs_by_name(
         judgments,
         runs,
         parsed_measures,
@@ -145,7 +151,33 @@ def _score_runs(
         run_format=options.get("run_format"),
         executor=options.get("executor"),
     )
-    return {name: score_judged_ranks(judged, parsed_measures, convention) for name, judged in judged_ranks.items()}
+
+
+def score_runs_by_name(
+    judgments: Judgments,
+    runs: Mapping[Any, Any],
+    measures: Sequence[Measure | MeasureFunction],
+    convention: Convention,
+    *,
+    run_format: str | None = None,
+    executor: Executor | None = None,
+    progress: ProgressCallback = no_progress,
+) -> dict[Any, Scores]:
+    """Score runs by name; a run whose trials have different rankings gets the mean over its trials.
+
+    Arguments are those of `compute_judged_ranks_by_name`.
+    """
+    trials = {name: readers.read_differing_trials(run) for name, run in runs.items()}
+    single_runs = {name: run for name, run in runs.items() if not trials[name]}
+    judged_ranks = compute_judged_ranks_by_name(
+        judgments, single_runs, measures, convention, run_format=run_format, executor=executor, progress=progress
+    )
+    return {
+        name: score_judged_ranks(judged_ranks[name], measures, convention)
+        if name in judged_ranks
+        else average_trials(score_trials(judgments, trials[name], measures, convention, name=name))
+        for name in runs
+    }
 
 
 def score_trials(
@@ -163,6 +195,52 @@ def score_trials(
         )
         for trial in trials
     ]
+
+
+def average_trials(trials: Sequence[Scores]) -> Scores:
+    """Average the scores of all trials into those of one run; the scores of a single trial are returned unchanged.
+
+    The mean of a measure is the mean of its means per trial. A query without a value in any one trial has none. A
+    query counts as returned only if it is in all trials.
+    """
+    first = trials[0]
+    if len(trials) == 1:
+        return first
+    by_measure = {name: [trial.means[name] for trial in trials] for name in first.measures}
+    values = {name: np.mean([trial.values[name] for trial in trials], axis=0) for name in first.measures}
+    means = {name: float(np.mean(trial_means)) for name, trial_means in by_measure.items()}
+    reasons = {
+        name: {query: reason for trial in reversed(trials) for query, reason in trial.unscored[name].items()}
+        for name in values
+    }
+    judged = first.judged
+    if judged is not None:
+        judged = replace(
+            judged,
+            answered=np.all([trial.judged.answered for trial in trials], axis=0),
+            retrieved=np.max([trial.judged.retrieved for trial in trials], axis=0),
+        )
+    return replace(
+        first,
+        values=first._by_measure(values),
+        means=first._by_measure(means),
+        unscored=first._by_measure(reasons),
+        notes=[
+            *dict.fromkeys(note for trial in trials for note in trial.notes),
+            _describe_trials(first.run, by_measure),
+        ],
+        failures={query: error for trial in reversed(trials) for query, error in trial.failures.items()},
+        judged=judged,
+        trial_means=by_measure,
+    )
+
+
+def _describe_trials(run: str, means: Mapping[str, Sequence[float]]) -> Note:
+    """Describe the number of trials and the range of their means."""
+    number = len(next(iter(means.values()), ()))
+    ranges = [f"{name} {min(values):.4f} to {max(values):.4f}" for name, values in means.items()]
+    text = f"mean over {number} trials, whose rankings differ ({join_names(ranges, MAX_NAMED_MEASURES)})"
+    return Note(text, run, code=DIFFERING_TRIALS)
 
 
 def default_run_measures(k: int) -> tuple[str, ...]:
@@ -183,6 +261,16 @@ def default_measures(qrels: Any, runs: Iterable[Any]) -> tuple[str, ...]:
     Arrays of neighbour ids have their own.
     """
     return neighbour_arrays.neighbour_array_measures(qrels, list(runs)) or DEFAULT_MEASURES
+
+
+def with_target_map(convention: Convention, qrels: Any, targets: Any = None) -> Convention:
+    """Return the convention with `targets=map` if there is a target map, unless its user set `targets`.
+
+    The presets swarm and graphflow take each document as its own target, because their code has no target map.
+    """
+    if convention.targets_stated or convention.targets == "map" or not readers.has_targets(qrels, targets):
+        return convention
+    return convention.but(targets="map")
 
 
 def judgments_for_measures(

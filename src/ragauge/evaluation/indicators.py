@@ -8,11 +8,9 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.record_types import json_form
-from ragauge.core.records import Floats, MeasureDict, Scores
+from ragauge.core.records import Floats, Scores
 from ragauge.measures import answers
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure, parse_measure
@@ -241,41 +239,3 @@ def find_measure(name: str) -> Measure | None:
         return parse_measure(name)
     except (BadInput, UnknownName):
         return None
-
-
-def average_trials(trials: Sequence[Scores]) -> Scores:
-    """Average the scores of all trials into those of one run.
-
-    A query without a value in any one trial has none. A query counts as returned only if it is in all trials.
-    """
-    first = trials[0]
-    values = {name: np.mean([trial.values[name] for trial in trials], axis=0) for name in first.measures}
-    means = {}
-    for name, column in values.items():
-        aggregate, scored = find_aggregate(name), ~np.isnan(column)
-        if aggregate is None or not scored.any():  # the measure is not an aggregate of per-query values
-            means[name] = float(np.mean([trial.means[name] for trial in trials]))
-        else:
-            means[name] = float(aggregate(column[scored]))
-    reasons = {
-        name: {q: reason for trial in reversed(trials) for q, reason in trial.unscored[name].items()} for name in values
-    }
-    judged_trials = [trial.judged for trial in trials]
-    judged = replace(
-        first.judged,
-        answered=np.all([judged_trial.answered for judged_trial in judged_trials], axis=0),
-        retrieved=np.max([judged_trial.retrieved for judged_trial in judged_trials], axis=0),
-    )
-    note = (
-        f"the rankings of {first.run} differ between {len(trials)} repeats: "
-        "the score of a query is its mean over the repeats"
-    )
-    canonical = first.values._canonical
-    return replace(
-        first,
-        values=MeasureDict(values, canonical),
-        means=MeasureDict(means, canonical),
-        unscored=MeasureDict(reasons, canonical),
-        notes=[*dict.fromkeys(text for trial in trials for text in trial.notes), note],
-        judged=judged,
-    )

@@ -158,13 +158,15 @@ def build_long_query_table(result: EvaluatedRuns) -> Table:
 def build_csv_table(result: EvaluatedRuns) -> Table:
     """Build the table with one row per run and measure; with scores of single queries, one row for each score."""
     if not result.queries:
-        names = ("run", "measure", "mean", "n", "unscored")
-        means: list[Row] = [
-            [name, measure, measured.mean, measured.n, measured.unscored]
-            for name, scores in result.runs.items()
-            for measure, measured in scores.items()
-        ]
-        return Table("means", [Column(name) for name in names], means)
+        has_trials = any(measured.trials for scores in result.runs.values() for measured in scores.values())
+        columns = ["run", "measure", "mean", "n", "unscored", *(["trials", "lowest", "highest"] if has_trials else [])]
+        means: list[Row] = []
+        for name, scores in result.runs.items():
+            for measure, measured in scores.items():
+                trial_means = measured.trials or [measured.mean]
+                spread = [len(trial_means), min(trial_means), max(trial_means)] if has_trials else []
+                means.append([name, measure, measured.mean, measured.n, measured.unscored, *spread])
+        return Table("means", [Column(name) for name in columns], means)
     names = ("run", "query", "measure", "value", "lower_is_better")
     rows: list[Row] = [
         [name, query, measure, measured.per_query.get(query), result.is_lower_better(measure)]

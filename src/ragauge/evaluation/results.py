@@ -12,7 +12,7 @@ from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Scores
 
 
-@json_form(optional=("reasons", "per_query"))
+@json_form(optional=("reasons", "per_query", "trials"))
 @dataclass(frozen=True)
 class MeasureScores:
     """Scores of one run by one measure."""
@@ -27,6 +27,8 @@ class MeasureScores:
     """Reason of each query without a score."""
     per_query: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
     """Score of each scored query, if requested."""
+    trials: Sequence[float] = ()
+    """Mean of each trial, if the rankings differ between trials; the scores are then means over trials."""
 
 
 @record("ragauge-scores", 1)
@@ -79,6 +81,7 @@ def collect_scores(
                 len(run_scores.unscored[measure]),
                 dict(run_scores.unscored[measure]),
                 run_scores.per_query[measure] if per_query else EMPTY_MAPPING,
+                run_scores.trial_means.get(measure, ()),
             )
             for measure in run_scores.measures
         }

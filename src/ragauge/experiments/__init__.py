@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Unpack
@@ -25,11 +26,13 @@ from ragauge.datasets.queries import (
 from ragauge.datasets.query_sets import describe_repeated, list_pairs
 from ragauge.evaluation import (
     Measures,
+    average_trials,
     compute_judged_ranks,
     default_run_measures,
     judgments_for_measures,
     parse_measures,
     score_trials,
+    with_target_map,
 )
 from ragauge.experiments.output_folder import (
     check_folder_matches,
@@ -37,6 +40,7 @@ from ragauge.experiments.output_folder import (
     lock_out_folder,
     write_experiment,
 )
+from ragauge.files.readers import read_targets
 from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import cache_folder, folder_name
 from ragauge.measures.conventions import Convention, find_convention
@@ -63,6 +67,8 @@ class ExperimentOptions(ExecutionOptions, total=False):
     """Reuse finished runs also of functions, objects, plug-ins and services, which may have changed."""
     split: str | None
     """Judgments of a BEIR folder."""
+    targets: Any
+    """Target map for `dr@k`, if the dataset has none."""
     max_queries: int | None
     """Maximum number of queries."""
     allow_failures: bool
@@ -110,16 +116,18 @@ def run(
     """
     fresh, reuse = options.pop("fresh", False), options.pop("reuse", False)
     split, max_queries = options.pop("split", None), options.pop("max_queries", None)
-    allow_failures = options.pop("allow_failures", False)
+    targets, allow_failures = options.pop("targets", None), options.pop("allow_failures", False)
     if fresh and reuse:
         raise BadInput("fresh and reuse are mutually exclusive", hint="leave out one of them")
     if not isinstance(dataset, str | Path | Dataset):
         dataset = list_pairs(dataset)
     full_dataset = load(dataset, split=split)
+    if targets is not None:
+        full_dataset = replace(full_dataset, targets=read_targets(targets))
     data, notes = restrict_queries(full_dataset, max_queries)
     notes += describe_repeated(dataset) if isinstance(dataset, list) else []
     n_unused_judgments = len(full_dataset.judgments) - len(data.judgments)
-    convention = find_convention(convention)
+    convention = with_target_map(find_convention(convention), data.judgments)
     notes += describe_missing_documents(data, convention.rel)
     settings, requested_measures = _resolve_run_settings(options, measures, convention)
     named = _systems_by_name(systems)
@@ -175,7 +183,7 @@ def run(
     experiment = Experiment(
         data,
         runs,
-        {name: scores[0] for name, scores in trials.items()},
+        {name: average_trials(scores) for name, scores in trials.items()},
         {name: summarise_timings(result.timings) for name, result in runs.items() if result.timings is not None},
         _compare_with_baseline(trials, baseline),
         baseline,

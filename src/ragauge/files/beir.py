@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 def find_qrels_file(folder: Path, split: str | None = None) -> Path:
     """Find the judgments of a folder: of the split, else test, else the only file."""
     files = sorted((folder / "qrels").glob("*.tsv*")) or sorted(folder.glob("*.tsv*"))
+    files = [path for path in files if path.name != "targets.tsv"]
     by_split = {path.name.split(".")[0]: path for path in files}
     for split_name in [split] if split else ["test", "dev", "validation", *(by_split if len(by_split) == 1 else ())]:
         if split_name in by_split:

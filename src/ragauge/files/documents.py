@@ -67,6 +67,10 @@ class LoadedCorpus:
         return location if name in (None, location) else f"{name} ({location})"
 
 
+TEXTS_FOLDER = "corpus"
+"""Name of the folder with the text files of a BEIR folder."""
+
+
 class CorpusFiles(NamedTuple):
     """Files of a folder that have its documents."""
 
@@ -90,7 +94,8 @@ def read_corpus(path: str | Path, names: FieldNames = DOCUMENT_FIELDS, *, lenien
         if is_text_file(source):
             return _read_text_files(CorpusFiles(name, [folder], [], is_text=True), folder.parent, log)
         return _read_rows(name, source.path, names, log)
-    files = find_corpus_files(folder)
+    name, folder = folder.resolve().name, find_texts_folder(folder)
+    files = find_corpus_files(folder)._replace(name=name)
     root = folder if files.is_text else files.files[0].parent
     corpus = _read_text_files(files, root, log) if files.is_text else _read_rows(files.name, files.files[0], names, log)
     corpus.flaws.extend(
@@ -115,6 +120,15 @@ def find_rows_files(folder: Path, stem: str, endings: Iterable[str] = tuple(ROW_
     return [folder / name for name in names if (folder / name).is_file()]
 
 
+def find_texts_folder(folder: Path) -> Path:
+    """Return the folder `corpus/` of a BEIR folder whose documents are text files, else the folder itself."""
+    for home in (folder, folder / "beir"):
+        has_texts = (home / TEXTS_FOLDER).is_dir() and not find_rows_files(home, "corpus")
+        if has_texts and find_rows_files(home, "queries"):
+            return home / TEXTS_FOLDER
+    return folder
+
+
 def find_corpus_files(folder: Path) -> CorpusFiles:
     """Find the documents of a folder: `corpus.jsonl` or another file of rows, as in BEIR; else all text files.
 
@@ -123,8 +137,7 @@ def find_corpus_files(folder: Path) -> CorpusFiles:
     resolved = folder.resolve()
     for home in (folder, folder / "beir"):
         if files := find_rows_files(home, "corpus"):
-            name = resolved.parent.name if resolved.name == "beir" else resolved.name
-            return CorpusFiles(name, files[:1], files[1:], is_text=False)
+            return CorpusFiles(resolved.name, files[:1], files[1:], is_text=False)
     files = [
         file
         for file in sorted(folder.rglob("*"))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import IO, Any
 
 from ragauge.core.errors import BadInput, error_summary
-from ragauge.core.records import Judgments, Run, ScoresByQuery
+from ragauge.core.records import Judgments, Run, ScoresByQuery, to_targets
 from ragauge.core.structured_text import parse_json
 from ragauge.core.text import clean_json, may_have_surrogates, warn_replaced
 from ragauge.files.in_memory import judgments_from_memory, run_from_memory, to_run_table
@@ -120,8 +120,8 @@ def read_json_run(source: InputFile) -> Run:
 def read_targets(source: InputFile) -> dict[str, list[str]]:
     """Read a target map from a file.
 
-    Supported are JSON `{document: target or [target, …]}`, JSONL with `doc_id` and `targets`, and lines of `document
-    target …`.
+    Supported are JSON `{document: target or [target, …]}`, JSONL with `doc_id` and `targets`, and lines of a document
+    and its targets, separated by commas (CSV), tabs (TSV) or blanks.
     """
     targets: dict[str, list[str]] = {}
     if source.ending in (".jsonl", ".ndjson"):
@@ -141,7 +141,7 @@ def read_targets(source: InputFile) -> dict[str, list[str]]:
         for line in block.decode("utf-8", "replace").split("\n"):
             number += 1
             try:
-                parts = next(csv.reader([line]), []) if source.ending == ".csv" else line.split()
+                parts = _split_target_line(line, source.ending)
             except csv.Error:
                 hint = "a carriage return alone ends no line; `tr '\\r' '\\n'` makes lines of them"
                 raise BadInput(
@@ -159,16 +159,12 @@ def read_targets(source: InputFile) -> dict[str, list[str]]:
     return targets
 
 
-def to_targets(targets: Mapping[Any, Any]) -> dict[str, list[str]]:
-    """Convert ids and targets of a target map to lists of strings.
-
-    >>> to_targets({"d1": "A", 2: ["A", "B"]})
-    {'d1': ['A'], '2': ['A', 'B']}
-    """
-    return {
-        str(doc): [str(value)] if isinstance(value, str) or not isinstance(value, Iterable) else [str(t) for t in value]
-        for doc, value in targets.items()
-    }
+def _split_target_line(line: str, ending: str) -> list[str]:
+    if ending == ".csv":
+        return next(csv.reader([line]), [])
+    if ending == ".tsv" and "\t" in line:
+        return [part for part in map(str.strip, line.split("\t")) if part]
+    return line.split()
 
 
 def write_nested_json(nested: ScoresByQuery, out: IO[bytes]) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ragauge.core.errors import BadInput, UnknownName
-from ragauge.core.records import Judgments, Run, RunFrames, ScoresByQuery
+from ragauge.core.records import Judgments, Run, RunFrames, ScoresByQuery, to_targets
 from ragauge.core.structured_text import parse_json
 from ragauge.files import beir, in_memory, json_files, table_files, trec
 from ragauge.files.json_files import check_manifest
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 FORMATS = ("trec", "subtopics", "beir", "rig", "csv", "tsv", "jsonl", "json", "parquet")
 """Names that `--from` and `--format` accept; `subtopics` are TREC judgments with the subtopic in the second column."""
+
+
+TARGETS_FILES = ("targets.json", "targets.tsv")
+"""Names of the target map in a dataset folder."""
 
 
 def check_format(name: str | None) -> str | None:
@@ -58,7 +62,7 @@ def detect_format(source: InputFile) -> str:
 def read_judgments(value: Any, *, format: str | None = None, split: str | None = None) -> Judgments:
     """Read judgments from a path (`-` is standard input) or from an object in memory.
 
-    In a folder that `ragauge run` wrote, the target map of the dataset is read with them.
+    The target map of a folder (`targets.json` or `targets.tsv`) is read with them.
     """
     if format is None and split is None and is_neighbour_array(value):
         return read_true_neighbours(value)
@@ -71,9 +75,30 @@ def read_judgments(value: Any, *, format: str | None = None, split: str | None =
         read = json_files.read_rig if kind == "rig" else json_files.read_json_judgments
         return in_memory.check_grades(read(source))
     judgments = in_memory.check_grades(in_memory.judgments_from_table(_parse_judgment_rows(source, kind), source.label))
-    targets_path = Path(source.path).with_name("targets.json")
-    has_targets = Path(source.path).name == "judgments.parquet" and targets_path.exists()
-    return judgments.with_targets(read_targets(targets_path)) if has_targets else judgments
+    targets_file = find_targets_file(source.path)
+    return judgments if targets_file is None else judgments.with_targets(read_targets(targets_file))
+
+
+def find_targets_file(path: str | Path) -> Path | None:
+    """Return the target map of a dataset folder, or of a folder to which judgments belong; None if there is none.
+
+    Judgments belong to a folder if they are its `judgments.parquet` or in its `qrels/`.
+    """
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent if path.name == "judgments.parquet" else None
+    if folder is None and path.parent.name == "qrels":
+        folder = path.parent.parent
+    files = [] if folder is None else [folder / name for name in TARGETS_FILES if (folder / name).exists()]
+    if len(files) > 1:
+        raise BadInput(f"two target maps: {' and '.join(TARGETS_FILES)}", file=str(folder), hint="remove one of them")
+    return files[0] if files else None
+
+
+def has_targets(qrels: Any, targets: Any = None) -> bool:
+    """Return whether there is a target map: the given one, or one that belongs to the judgments."""
+    if targets is not None or not isinstance(qrels, str | Path):
+        return targets is not None or getattr(qrels, "targets", None) is not None
+    return str(qrels) != "-" and find_targets_file(qrels) is not None
 
 
 def read_judgment_rows(path: str | Path, *, format: str | None = None, split: str | None = None) -> pl.DataFrame:
@@ -249,10 +274,24 @@ def read_run_metadata(source: Any) -> Run | None:
     return Run(pl.DataFrame(), timings=read_timings(source), manifest=manifest)
 
 
+def read_differing_trials(source: Any) -> list[Run]:
+    """Return the trials of a run in memory or in a run folder if their rankings differ, else an empty list."""
+    if isinstance(source, str | Path):
+        folder = Path(source)
+        if str(source) == "-" or not (folder / "repeats.parquet").exists():
+            return []
+        metadata = read_run_metadata(folder)
+        if metadata is None:
+            return []
+        columns = {"query": "text", "doc": "text", "score": "number"}
+        source = replace(
+            metadata,
+            table=read_parquet(folder / "run.parquet", columns=columns),
+            repeats=read_parquet(folder / "repeats.parquet", columns={**columns, "repeat": "number"}),
+        )
+    return source.differing() if isinstance(source, Run) else []
+
+
 def read_targets(source: Any) -> dict[str, list[str]]:
     """Read a target map from a path or a mapping."""
-    return (
-        json_files.read_targets(InputFile(str(source)))
-        if isinstance(source, str | Path)
-        else json_files.to_targets(source)
-    )
+    return json_files.read_targets(InputFile(str(source))) if isinstance(source, str | Path) else to_targets(source)

@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Judgments, Run, ScoresByQuery
-from ragauge.evaluation import evaluate, parse_measures
+from ragauge.evaluation import evaluate, parse_measures, with_target_map
 from ragauge.files import readers
 from ragauge.files.in_memory import is_single_run, to_run_table
 from ragauge.files.source import InputFile
@@ -51,22 +51,26 @@ def tune(
     norm: str | None = None,
     measure: str = "ndcg@10",
     convention: str | Convention = "default",
+    targets: Any = None,
     **options: Unpack[TuningOptions],
 ) -> TunedFusion:
     """Choose a method's parameters, or train it, under cross-validation.
 
     `TunedFusion.run` is fused with parameters chosen on other queries, so its score is an estimate for new queries.
     `TunedFusion.params` are the parameters to use for new queries. `TuningOptions` are the number of folds, the seed,
-    the grid, and the depth of the fused run.
+    the grid, and the depth of the fused run. `targets` is a target map for `dr@k`, if the judgments have none.
     """
     judgments = readers.read_judgments(qrels)
+    if targets is not None:
+        judgments = judgments.with_targets(readers.read_targets(targets))
     scores_by_run = read_runs(runs)
-    rules = find_convention(convention)
+    rules = with_target_map(find_convention(convention), judgments)
     measure_name = _parse_single_measure(measure, rules)
 
     def score(fused: ScoresByQuery) -> Mapping[str, float]:
         # Only the judgments of these queries, so that a query that was not fused does not score 0.
-        fused_judgments = Judgments({query: judgments.nested[query] for query in fused}, source=judgments.source)
+        grades = {query: judgments.nested[query] for query in fused}
+        fused_judgments = Judgments(grades, targets=judgments.targets, source=judgments.source)
         values: Mapping[str, float] = evaluate(fused_judgments, fused, measure_name, rules).per_query[measure_name]
         return values
 

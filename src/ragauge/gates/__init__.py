@@ -13,8 +13,9 @@ from typing import Any, Unpack
 
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.run_dates import RunDate
+from ragauge.datasets import judgments_by_name
 from ragauge.datasets.queries import tags_from_judgments
-from ragauge.evaluation import indicators
+from ragauge.evaluation import indicators, with_target_map
 from ragauge.evaluation.directions import given_directions, resolve_directions
 from ragauge.files.table_rows import read_tags
 from ragauge.gates.checks import GateInput, check_rules
@@ -33,7 +34,7 @@ from ragauge.gates.tested_run import (
     check_same_versions,
     compare_corpora,
     find_judgments,
-    has_judgments,
+    find_judgments_folder,
     score_run,
     select_from_experiment,
     timing_difference_notes,
@@ -99,6 +100,8 @@ def evaluate_gate(
         if timings is baseline_timings:
             _check_distinct_baseline(run, before)
         current = already_scored(run, qrels, timings)
+    if current is None:
+        settings = replace(settings, convention=_scoring_convention(run, qrels, settings))
     base = before if isinstance(before, RunIndicators) else already_scored(before, qrels, baseline_timings)
     current, base = _resolve_measure_directions([current, base], settings)
     known_scores = [run_indicators.scores for run_indicators in (current, base) if run_indicators is not None]
@@ -113,7 +116,7 @@ def evaluate_gate(
         and scoring_settings.ks
         and not scoring_settings.measures
         and qrels is None
-        and not has_judgments(run)
+        and find_judgments_folder(run) is None
     ):
         current = build_unjudged_run(run, scoring_settings, timings)
         base = (
@@ -144,6 +147,16 @@ def evaluate_gate(
         if settings.allow_changed_corpus:
             changed = compare_corpora(current, base, [_query_texts(run), _query_texts(before)])
     return _evaluate_gate(rules, current, base, settings, changed)
+
+
+def _scoring_convention(run: Any, qrels: Any, settings: GateSettings) -> Convention:
+    """Return the convention, with the target map of the judgments if there is one."""
+    convention = settings.scoring_convention
+    if convention.targets == "map":
+        return convention
+    source = find_judgments_folder(run) if qrels is None else qrels
+    source = judgments_by_name(source) if isinstance(source, str) else source
+    return with_target_map(convention, source, settings.targets)
 
 
 def _query_texts(source: Any) -> Mapping[str, str]:

@@ -298,7 +298,8 @@ def _check_score_difference(
     n = len(differences)
     if n > 1 and find_aggregate(name) is mean:
         detectable = detectable_difference(float(differences.std(ddof=1)), n, alpha=2 * gate_input.alpha)
-        check = replace(check, ci=t_interval(differences, 1 - 2 * gate_input.alpha), detectable=detectable)
+        interval = t_interval(differences, 1 - 2 * gate_input.alpha)
+        check = replace(check, ci=_limit_to_bounds(interval, name, check.baseline), detectable=detectable)
     if check.rule.kind not in TESTED_CONDITIONS:
         return _check_change(check)
     if n < max(2, gate_input.min_queries):
@@ -331,6 +332,15 @@ def _check_non_inferior(
     if check.passed or needed is None or len(losses) >= needed:
         return check
     return replace(check, reason=f"{check.reason}; even without any difference, this needs {needed:,} queries")
+
+
+def _limit_to_bounds(interval: tuple[float, float], name: str, baseline: float) -> tuple[float, float]:
+    """Limit the interval of a change to changes that the bounds of the measure allow."""
+    measure = find_measure(name)
+    if measure is None:
+        return interval
+    lowest, highest = (bound - baseline for bound in measure.bounds)
+    return max(interval[0], lowest), min(interval[1], highest)
 
 
 def _restrict_to_shared(check: RuleCheck, values: Sequence[Mapping[str, float]]) -> RuleCheck:

@@ -9,11 +9,11 @@ from typing import Any
 
 from ragauge.comparison.alignment import check_comparable, read_system_scores
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, RagaugeError, UnknownName
+from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, UnknownName
 from ragauge.core.findings import Note, has_code
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import compute_judged_ranks, judgments_for_measures
-from ragauge.evaluation.indicators import average_trials
+from ragauge.evaluation import average_trials, compute_judged_ranks, judgments_for_measures
+from ragauge.files import readers
 from ragauge.files.judged_folders import read_judged_scores, read_sample_tags, sample_tags
 from ragauge.files.scores import read_scores
 from ragauge.gates.run_indicators import RunIndicators
@@ -22,7 +22,7 @@ from ragauge.knowledge.freshness import freshness, versions_fingerprint
 from ragauge.knowledge.freshness.results import VERSIONS_JUDGE_PREFIX, Freshness
 from ragauge.knowledge.freshness.versions_file import read_freshness, read_versions
 from ragauge.measures.answers import canonical_answer_name
-from ragauge.measures.conventions import PRESETS, Convention
+from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure, parse_measure
 from ragauge.measures.scoring import UNJUDGED_QUERIES, score_judged_ranks
@@ -113,8 +113,7 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
 
     def subject(name: str) -> RunIndicators:
         run = experiment.runs[name]
-        scores = _average_trials(run, experiment.scores[name])
-        return RunIndicators(name, scores, run.timings, run.manifest, tags=experiment.dataset.tags)
+        return RunIndicators(name, experiment.scores[name], run.timings, run.manifest, tags=experiment.dataset.tags)
 
     if isinstance(before, str) and before in names:
         return subject(chosen), None if before == chosen else subject(before)
@@ -135,7 +134,7 @@ def score_run(source: Any, qrels: Any, scoring_settings: ScoringSettings, timing
     measures = [parse_measure(measure) for measure in scoring_settings.measures]
     judgments = judgments_for_measures(measures, inputs.qrels, targets=scoring_settings.targets)
     known_run = source if isinstance(source, Run) else None
-    trials = [] if known_run is None else known_run.differing()
+    trials = readers.read_differing_trials(source)
     scored_trials = [
         _score_possible_measures(
             compute_judged_ranks(judgments, run, measures, scoring_settings.convention, name=name),
@@ -145,7 +144,7 @@ def score_run(source: Any, qrels: Any, scoring_settings: ScoringSettings, timing
         for run in trials or [source]
     ]
     refused = scored_trials[0][1]
-    scores = average_trials([scores for scores, _ in scored_trials]) if trials else scored_trials[0][0]
+    scores = average_trials([scores for scores, _ in scored_trials])
     times = _check_timings(timings) if timings is not None or known_run is None else known_run.timings
     return RunIndicators(
         name, scores, times, EMPTY_MAPPING if known_run is None else known_run.manifest, refused, inputs.tags
@@ -205,12 +204,12 @@ def build_unjudged_run(source: Any, scoring_settings: ScoringSettings, timings: 
     )
 
 
-def has_judgments(source: Any) -> bool:
-    """Return whether a path is a folder that contains judgments."""
-    folders = (
-        [Path(source), Path(source).resolve().parent] if isinstance(source, str | Path) and str(source) != "-" else []
-    )
-    return any((folder / JUDGMENTS_FILE).exists() for folder in folders if Path(source).is_dir())
+def find_judgments_folder(source: Any) -> Path | None:
+    """Return the folder with the judgments of a run folder or an experiment folder; None for other inputs."""
+    if not isinstance(source, str | Path) or not Path(source).is_dir():
+        return None
+    folders = [Path(source), Path(source).resolve().parent]
+    return next((folder for folder in folders if (folder / JUDGMENTS_FILE).exists()), None)
 
 
 def _compute_freshness(
@@ -238,21 +237,6 @@ def _score_possible_measures(
     return score_judged_ranks(
         judged, [measure for measure in measures if str(measure) not in refused], convention
     ), refused
-
-
-def _average_trials(run: Run, scores: Scores) -> Scores:
-    """Average the scores over all trials of a run if their rankings differ."""
-    trials = run.differing()
-    if not trials:
-        return scores
-    judgments = scores.judged.judgments
-    try:
-        convention, measures = PRESETS[scores.convention], [parse_measure(measure) for measure in scores.measures]
-    except (KeyError, RagaugeError):  # A custom convention, or a measure that is a function.
-        note = f"the rankings of {scores.run} differ between {len(trials)} trials; the first trial is used"
-        return replace(scores, notes=[*scores.notes, note])
-    counted = [compute_judged_ranks(judgments, run, measures, convention, name=scores.run) for run in trials]
-    return average_trials([_score_possible_measures(ranks, measures, convention)[0] for ranks in counted])
 
 
 def _check_timings(timings: Any) -> Any:

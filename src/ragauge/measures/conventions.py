@@ -19,7 +19,7 @@ ANSWER_OPTIONS = ("no_claims", "no_context", "refusal")
 """Options that apply only to answer measures."""
 
 
-NON_OPTION_FIELDS = frozenset({"name", "rel_stated"})
+NON_OPTION_FIELDS = frozenset({"name", "rel_stated", "targets_stated"})
 """Fields of a convention that are not options."""
 
 
@@ -86,6 +86,8 @@ class Convention:
     """Relevance of a refusal: 0, or unscored."""
     rel_stated: bool = field(default=False, compare=False, repr=False)
     """Whether the user set `rel`; not an option itself."""
+    targets_stated: bool = field(default=False, compare=False, repr=False)
+    """Whether the user set `targets`; not an option itself."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -112,11 +114,10 @@ class Convention:
             if option not in option_names:
                 raise UnknownName("option", option, option_names)
         changed: dict[str, Any] = {k: v for k, v in options.items() if v != getattr(self, k)}
-        stated = self.rel_stated or "rel" in options
-        if not changed and stated == self.rel_stated:
-            return self
         name = ", ".join([self.name, *(f"{k}={v}" for k, v in changed.items())])
-        return replace(self, name=name, rel_stated=stated, **changed)
+        changed["rel_stated"] = self.rel_stated or "rel" in options
+        changed["targets_stated"] = self.targets_stated or "targets" in options
+        return replace(self, name=name, **changed)
 
     def departures(self) -> dict[str, Any]:
         """Return the options that differ from the default convention."""

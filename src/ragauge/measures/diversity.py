@@ -29,8 +29,8 @@ def _find_targets(judged: JudgedRanks, target_source: str, measure: str) -> Mapp
     if judged.judgments.targets is None:
         raise MissingEvidence(
             f"{measure} needs a target map from documents to the answers that they contain",
-            hint="pass --targets FILE (evaluate(…, targets=…)), or use "
-            f"{measure}(targets=identity), where each document is its own target",
+            hint="add `--targets FILE` (targets=), or put targets.json into the folder of the dataset; "
+            f"{measure}(targets=identity) takes each document as its own target",
         )
     return judged.judgments.targets
 

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from ragauge.core.text import join_names as join_names  # noqa: PLC0414 - belongs to the other formats
+
 MISSING = "-"
 """Text of a value that is undefined or unknown."""
 
@@ -184,16 +186,6 @@ def format_exact(value: float | None) -> str:
 
 def first_few(names: Sequence[str], max_names: int = 5) -> tuple[str, ...]:
     return tuple(names[:max_names])
-
-
-def join_names(names: Sequence[str], max_names: int = 5) -> str:
-    """Join the first names with commas and add how many more there are.
-
-    >>> join_names(["a", "b", "c"], 2)
-    'a, b and 1 more'
-    """
-    n_more = len(names) - max_names
-    return ", ".join(names[:max_names]) + (f" and {n_more} more" if n_more > 0 else "")
 
 
 def join_with_and(parts: Sequence[str]) -> str:

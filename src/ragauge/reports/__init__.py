@@ -245,7 +245,7 @@ def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -
         )
     files = [str(path) for path in ([overview_input] if isinstance(overview_input, str | Path) else overview_input)]
     convention = requested_convention or find_convention("default")
-    return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split)
+    return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split, settings.targets)
 
 
 def _audit_runs(inputs: ReportInputs, progress: ProgressCallback) -> Audit | None:

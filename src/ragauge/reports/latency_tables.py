@@ -8,6 +8,7 @@ from typing import Any
 
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.stages import STAGES
+from ragauge.output.numbers import join_names
 from ragauge.output.tables import Cell, Column, Row, Table, Value
 from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
@@ -176,4 +177,4 @@ def describe_unreliable_timings(overview: Overview) -> list[str]:
     timings = [f"{name}: {'; '.join(entry.doubts)}" for name, entry in overview.entries.items() if entry.doubts]
     if not timings:
         return []
-    return [f"{DOUBT_MARK} marks unreliable times ({'; '.join(timings)}); run again on an idle machine"]
+    return [f"{DOUBT_MARK} marks unreliable times ({join_names(timings)}); run again on an idle machine"]

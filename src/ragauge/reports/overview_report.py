@@ -12,7 +12,7 @@ from ragauge.comparison.charts import CHART_DEFINITIONS, draw_charts
 from ragauge.comparison.report import CORRECTION_NAMES, TEST_NAMES
 from ragauge.comparison.results import Overview
 from ragauge.files.serialization import to_json_data
-from ragauge.output.numbers import pluralise
+from ragauge.output.numbers import join_names, pluralise
 from ragauge.output.report import (
     ALL_FORMATS,
     FILES_ONLY,
@@ -259,7 +259,7 @@ def describe_overview(overview: Overview) -> list[str]:
         return [*parts, overview.made[:10]] if overview.made else parts
     parts.append(f"runs of {' to '.join(dict.fromkeys([days[0], days[-1]]))}")
     reused = [name for name, date in overview.run_dates.items() if date.reused]
-    return [*parts, f"reused: {', '.join(reused)}"] if reused else parts
+    return [*parts, f"reused: {join_names(reused)}"] if reused else parts
 
 
 def collect_provenance(overview: Overview) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from ragauge.comparison.scored_files import SCORED_KINDS, score_inputs
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials
+from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials, with_target_map
 from ragauge.files.source import InputFile
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.reports.system_summaries import TagsByQuery
@@ -59,13 +60,14 @@ def inputs_from_experiment(
     data = experiment.dataset
     if baseline is not None and baseline not in experiment.scores:
         raise UnknownName("system", baseline, experiment.scores)
-    scores = {name: list(experiment.every_time(name)) for name in experiment.scores}
+    scores = {name: list(experiment.scores_by_trial(name)) for name in experiment.scores}
     convention = requested_convention or PRESETS.get(next(iter(experiment.scores.values())).convention)
     notes = list(experiment.notes)
     if measures is not None or requested_convention is not None:
         if convention is None:
             notes.append("the measures are those of the run, whose convention is not a preset")
         else:
+            convention = with_target_map(convention, data.judgments)
             requested_measures = parse_measures(measures or experiment.measures, convention)
             judgments = judgments_for_measures(requested_measures, data.judgments)
             scores = {
@@ -95,13 +97,14 @@ def inputs_from_files(
     convention: Convention,
     dataset: str | Path | None,
     split: str | None,
+    targets: Any = None,
 ) -> ReportInputs:
     """Build report inputs from judgments and runs, run folders or score tables.
 
     Texts are added if they can be found.
     """
     named = {"baseline": baseline, "dataset": dataset}
-    inputs = Inputs.resolve(*files, named=named, split=split, tables=SCORED_KINDS)
+    inputs = Inputs.resolve(*files, named=named, split=split, targets=targets, tables=SCORED_KINDS)
     scored_runs = score_inputs(inputs, measures, convention)
     trials = {
         name: [scores] if isinstance(scores, Scores) else list(_list_scores(scores))

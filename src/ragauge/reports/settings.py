@@ -45,6 +45,7 @@ class OverviewOptions(OverviewComparisonOptions, total=False):
     common_queries: bool
     count_missing: bool
     split: str | None
+    targets: Any
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class OverviewSettings:
     """Whether queries that a run lacks score 0."""
     split: str | None = None
     """Judgments of a BEIR folder."""
+    targets: Any = None
+    """Target map for `dr@k`, if the judgments have none."""
     comparison: dict[str, Any] = field(default_factory=dict)
     """Options of the comparisons that are not the default."""
 

@@ -14,6 +14,7 @@ from ragauge.output.numbers import MIN_SHOWN_P, format_number, format_score, plu
 from ragauge.output.report import Card
 from ragauge.reports.overview_tables import find_measure_style
 from ragauge.stats.comparisons import Comparison
+from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
 MIN_STRATUM_QUERIES = 5
 """Minimum number of queries for a stratum to be reported as the weakest."""
@@ -173,12 +174,19 @@ def _latency_clause(overview: Overview, best: str, rival: str | None) -> str:
         return ""
     rival_ms = None if rival is None else _total_p95_ms(overview.entries[rival].speed)
     if not rival_ms:
-        return f"; it takes {format_number(best_ms, 'ms')} ms at p95"
+        return f"; its p95 latency is {_format_latency(overview, best_ms, best)}"
     extra_ms = best_ms - rival_ms
     if abs(extra_ms) < 0.05 * rival_ms:
-        return f"; it has the same p95 latency ({format_number(best_ms, 'ms')} ms)"
+        return f"; it has the same p95 latency ({_format_latency(overview, best_ms, best, str(rival))})"
+    extra = _format_latency(overview, abs(extra_ms), best, str(rival))
     ratio = f" ({_format_ratio(best_ms / rival_ms)} as long)" if extra_ms > rival_ms else ""
-    return f"; it costs {format_number(abs(extra_ms), 'ms')} ms {'more' if extra_ms > 0 else 'less'} at p95{ratio}"
+    return f"; its p95 latency is {extra} {'higher' if extra_ms > 0 else 'lower'}{ratio}"
+
+
+def _format_latency(overview: Overview, ms: float, *systems: str) -> str:
+    """Format a latency or a difference of latencies, marked if the times of one of the systems are unreliable."""
+    mark = DOUBT_MARK if any(overview.entries[name].doubts for name in systems) else ""
+    return f"{format_number(ms, 'ms')}{mark} ms"
 
 
 def _compare_latency(ms: float, other_ms: float) -> str:
@@ -329,7 +337,9 @@ def _cost_card(overview: Overview) -> Card:
     best_ms = _total_p95_ms(entry.speed)
     average = _total_mean_ms(entry.speed)
     if best_ms is None and average is not None:
-        return Card(question, f"{format_number(average, 'ms')} ms on average", ["percentiles unknown"], "", "latency")
+        return Card(
+            question, f"{_format_latency(overview, average, best)} on average", ["percentiles unknown"], "", "latency"
+        )
     if best_ms is None or entry.speed is None:
         return Card(question, "Not timed")
     parts = []
@@ -340,8 +350,9 @@ def _cost_card(overview: Overview) -> Card:
     for other_system in dict.fromkeys(other_systems):
         other_ms = _total_p95_ms(overview.entries[other_system].speed)
         if other_ms:
-            parts.append(f"{_compare_latency(best_ms, other_ms)} {other_system} ({format_number(other_ms, 'ms')} ms)")
-    parts.append(f"{format_number(entry.speed.stages['total'].p50, 'ms')} ms at p50")
+            latency = _format_latency(overview, other_ms, other_system)
+            parts.append(f"{_compare_latency(best_ms, other_ms)} {other_system} ({latency})")
+    parts.append(f"{_format_latency(overview, entry.speed.stages['total'].p50, best)} at p50")
     if not math.isnan(entry.speed.throughput):
         parts.append(f"throughput {format_number(entry.speed.throughput, 'qps')} queries/s")
     built = entry.costs.get("build_seconds")
@@ -349,7 +360,7 @@ def _cost_card(overview: Overview) -> Card:
         parts.append("built with cached vectors")
     elif built is not None:
         parts.append(f"built in {built:,.1f} s")
-    return Card(question, f"{format_number(best_ms, 'ms')} ms at p95", parts, "", "latency")
+    return Card(question, f"{_format_latency(overview, best_ms, best)} at p95", parts, "", "latency")
 
 
 def _failures_card(overview: Overview) -> Card:

@@ -16,6 +16,7 @@ from ragauge.files import readers
 from ragauge.files.parquet import read_parquet
 from ragauge.files.serialization import write_record
 from ragauge.files.writers import write_judgments, write_queries
+from ragauge.output.numbers import join_names
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.folder import DATASET_HASHES
 from ragauge.runs.input_kinds import is_experiment_folder, is_run_folder
@@ -178,7 +179,7 @@ def warn_unfinished_runs(experiment: Path) -> None:
     if names:
         subject = f"{len(names)} runs are" if len(names) > 1 else "1 run is"
         warnings.warn(
-            f"{experiment}: {subject} not finished and not included: {', '.join(names)}; "
+            f"{experiment}: {subject} not finished and not included: {join_names(names)}; "
             f"repeat the command that started {'them' if len(names) > 1 else 'it'} to finish",
             InputWarning,
             stacklevel=3,

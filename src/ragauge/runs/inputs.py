@@ -82,6 +82,8 @@ class Inputs:
     named_inputs: Mapping[str, Any] = field(default_factory=dict)
     """Further inputs by name: `judgments` as given, `documents`, `queries`, `dataset`."""
     split: str | None = None
+    targets: Any = None
+    """Target map for `dr@k`, if it does not belong to the judgments."""
 
     @classmethod
     def resolve(
@@ -89,6 +91,7 @@ class Inputs:
         *values: Any,
         named: Mapping[str, Any] = EMPTY_MAPPING,
         split: str | None = None,
+        targets: Any = None,
         tables: Collection[InputKind] = (),
         runs_required: bool = True,
     ) -> Inputs:
@@ -110,7 +113,7 @@ class Inputs:
         inputs = _resolve_tables(values, tables, named.get("baseline"))
         if inputs is None:
             inputs = _resolve_runs(values, named.get("baseline"), runs_required=runs_required)
-        return replace(inputs, named_inputs={"judgments": values[0], **present}, split=split)
+        return replace(inputs, named_inputs={"judgments": values[0], **present}, split=split, targets=targets)
 
     @property
     def single_runs(self) -> dict[str, Any]:
@@ -140,7 +143,8 @@ class Inputs:
 
     def trials(self, name: str) -> list[Any]:
         """Return all runs of a system, and of each all trials if their rankings differ; files are not read."""
-        return [trial for source in self.run_sources[name] for trial in _differing_trials(source)]
+        sources = self.run_sources[name]
+        return [trial for source in sources for trial in readers.read_differing_trials(source) or [source]]
 
     def texts(self, runs: Mapping[str, Sequence[Run]] = EMPTY_MAPPING) -> DocumentTexts:
         """Load documents, queries and answers.
@@ -194,17 +198,6 @@ def open_only_run(source: Any) -> Run:
     if isinstance(source, Mapping) and not is_single_run(source):
         raise BadInput(f"expected one run, got {join_names(list(map(str, source)))}", hint="pass one run at a time")
     return open_run(source)
-
-
-def _differing_trials(source: Any) -> Sequence[Any]:
-    """Return the trials of a run folder if their rankings differ, else the source."""
-    if isinstance(source, Run):
-        return source.differing() or [source]
-    if not isinstance(source, str | Path) or not path_exists(str(source)):
-        return [source]
-    if not (Path(source) / "repeats.parquet").exists():
-        return [source]
-    return runs_folder.read_run_folder(Path(source)).differing() or [source]
 
 
 def _resolve_tables(values: Sequence[Any], kinds: Collection[InputKind], baseline: str | None) -> Inputs | None:

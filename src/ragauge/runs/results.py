@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +43,14 @@ class QueryResult:
 class Experiment(TabularResult):
     """Result of `run`: run, scores and latency per system, and differences from the baseline.
 
-    If there were several trials with different rankings, `scores` are those of the first trial and `trials` has all of
-    them. Everything else covers all trials: `differences`, `strata`, the printed form, `ragauge.compare(experiment)`
-    and `ragauge.overview(experiment)`.
+    If there were several trials with different rankings, `scores` are means over the trials, and `trials` has the
+    scores of each. Everything else covers all trials, too.
     """
 
     dataset: Dataset
     runs: Mapping[str, Run]
     scores: Mapping[str, Scores]
-    """Scores of the first trial, by system."""
+    """Scores by system; means over the trials if their rankings differ."""
     speeds: Mapping[str, Speed]
     differences: Mapping[str, Comparison] = field(default_factory=dict)
     """Difference of each other system from the baseline, in the first measure."""
@@ -71,8 +70,8 @@ class Experiment(TabularResult):
         """Canonical names of the measures; systems are compared by the first one."""
         return next(iter(self.scores.values())).measures
 
-    def every_time(self, system: str) -> Sequence[Scores]:
-        """Return the scores of each trial; only one if all rankings are the same."""
+    def scores_by_trial(self, system: str) -> Sequence[Scores]:
+        """Return the scores of each trial; only one element if all rankings are the same."""
         return self.trials.get(system) or [self.scores[system]]
 
     def strata(self, tag: str) -> dict[str, tuple[int, dict[str, float]]]:
@@ -91,7 +90,7 @@ class Experiment(TabularResult):
             raise UnknownName("tag", tag, tag_names)
         strata = {}
         for value, rows in sorted(positions.items(), key=lambda pair: -len(pair[1])):
-            columns = {n: [scores.values[measure][rows] for scores in self.every_time(n)] for n in self.scores}
+            columns = {n: [scores.values[measure][rows] for scores in self.scores_by_trial(n)] for n in self.scores}
             strata[value] = (
                 len(rows),
                 {n: float(np.mean([_nan_mean(values) for values in v])) for n, v in columns.items()},
@@ -100,8 +99,7 @@ class Experiment(TabularResult):
 
     def __repr__(self) -> str:
         absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items() if name not in self.runs]
-        systems = [_format_trials(self.every_time(name)) for name in self.scores]
-        return "\n".join([*systems, *map(repr, self.differences.values()), *absent])
+        return "\n".join([*map(repr, [*self.scores.values(), *self.differences.values()]), *absent])
 
 
 def canonical_tag(tag: str, known_tags: Collection[str]) -> str:
@@ -131,16 +129,6 @@ def iterate_parts(evidence: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 def _nan_mean(values: Floats) -> float:
     scored = values[~np.isnan(values)]
     return float(scored.mean()) if len(scored) else math.nan
-
-
-def _format_trials(trials: Sequence[Scores]) -> str:
-    """Format scores, or their means over several trials."""
-    first, often = trials[0], len(trials)
-    if often == 1:
-        return repr(first)
-    means = {name: float(np.mean([trial.means[name] for trial in trials])) for name in first.measures}
-    failures = {query: error for trial in reversed(trials) for query, error in trial.failures.items()}
-    return f"{replace(first, means=first._by_measure(means), failures=failures)!r} over {often} trials"
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from ragauge.files.documents import (
     LoadedCorpus,
     documents_from_memory,
     find_corpus_files,
+    find_texts_folder,
     read_corpus,
 )
 from ragauge.runs.input_kinds import InputKind, is_kind, is_path
@@ -73,12 +74,13 @@ def describe_unread_files(source: Any) -> list[str]:
     if not isinstance(source, str | Path) or not Path(source).is_dir():
         return []
     try:
-        corpus_files = find_corpus_files(Path(source))
+        folder = find_texts_folder(Path(source))
+        corpus_files = find_corpus_files(folder)
     except BadInput:
         return []
     if not corpus_files.unread:
         return []
-    names = [file.relative_to(source).as_posix() for file in corpus_files.unread]
+    names = [file.relative_to(folder).as_posix() for file in corpus_files.unread]
     examples = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
     files = "1 file was" if len(names) == 1 else f"{len(names):,} files were"
     documents = f"{', '.join(TEXT_ENDINGS)} files" if corpus_files.is_text else f"{corpus_files.files[0].name}"

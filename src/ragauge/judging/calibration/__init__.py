@@ -320,10 +320,12 @@ def _rate_all(
         )
         raters[0] = replace(raters[0], figures={**raters[0].figures, "over_words": gain})
         if gain.defined and not gain.value > PERFECT_SCORE_TOLERANCE:
-            notes.append(f"it orders samples no better than word overlap does (AUC {gain.value:+.3f})")
+            difference = f"{-gain.value:.3f} lower" if gain.value < 0 else "equal"
+            notes.append(f"it orders samples no better than word overlap does (its AUC is {difference})")
         elif gain.defined and not gain.low > 0:
             notes.append(
-                f"it does not order samples significantly better than word overlap does (AUC {gain.value:+.3f})"
+                "it does not order samples significantly better than word overlap does "
+                f"(its AUC is {gain.value:.3f} higher)"
             )
     raters.append(constant_rater(ruler))
     person = None if votes is None else human_rater(votes, ruler)

@@ -107,7 +107,7 @@ def summarise_calibration(calibration: Calibration) -> str:
     share = format_number(accuracy.value, "share")
     return (
         f"The verdicts agree with {labels} on {share} of {pluralise(calibration.scored, 'sample')}"
-        f"{_format_ci(accuracy, calibration)}; Cohen's kappa is {format_number(kappa.value, 'statistic')}"
+        f"{_format_ci(accuracy, calibration, 'share')}; Cohen's kappa is {format_number(kappa.value, 'statistic')}"
         f"{_format_ci(kappa, calibration)}."
     )
 
@@ -116,11 +116,12 @@ def _level(calibration: Calibration) -> str:
     return f"{100 * calibration.confidence:g}% CI"
 
 
-def _format_ci(estimate: Estimate, calibration: Calibration) -> str:
+def _format_ci(estimate: Estimate, calibration: Calibration, style: str = "statistic") -> str:
     """Format the interval of an estimate in parentheses; empty if it is undefined."""
     if math.isnan(estimate.low):
         return ""
-    return f" ({_level(calibration)} {estimate.low:.3f} to {estimate.high:.3f})"
+    low, high = format_number(estimate.low, style), format_number(estimate.high, style)
+    return f" ({_level(calibration)} {low} to {high})"
 
 
 def _interval_cell(estimate: Estimate) -> Cell:
