@@ -324,3 +324,32 @@ def test_read_targets_carriage_return_raises_with_line(tmp_path):
     (tmp_path / "targets.csv").write_bytes(b"d0,A\nd1,A\rd2,B\r")
     with pytest.raises(BadInput, match=r"targets\.csv:2: the line contains a carriage return"):
         read_targets(tmp_path / "targets.csv")
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (("query_id", "doc_id", "relevance"), ("qid", "docno", "label")),
+        (("qid", "docno", "grade"), ("qid", "doc_id", "grade")),
+        (("qid", "docno", "grade"), ("topic", "text", "value")),
+        (("qid", "docno", "grade"), ("a", "b", "c")),
+    ],
+)
+def test_read_jsonl_with_other_names_raises_with_line(tmp_path, first, later):
+    rows = [dict(zip(first, ("q1", "a", 1), strict=True)), {}, dict(zip(later, ("q1", "b", 1), strict=True))]
+    path = write(tmp_path / "q.jsonl", "\n\n".join(json.dumps(row) for row in rows))
+    message = f"q.jsonl:5: the columns differ from those of the first row: expected {', '.join(first)}, got "
+    for read in (read_judgments, read_run):
+        with pytest.raises(BadInput) as error:
+            read(path)
+        assert message + ", ".join(later) in str(error.value) or "a run needs" in str(error.value)
+
+
+def test_read_jsonl_later_subtopics_raise_with_line(tmp_path):
+    rows = [{"qid": "q", "docno": "a", "grade": 1}, {"qid": "q", "docno": "b", "grade": 1, "subtopic": "2"}]
+    path = write(tmp_path / "q.jsonl", "\n".join(json.dumps(row) for row in rows))
+    with pytest.raises(BadInput, match=r"q\.jsonl:2: the columns differ"):
+        read_judgments(path)
+    path = write(tmp_path / "q.jsonl", "\n".join(json.dumps(row) for row in reversed(rows)))
+    with pytest.raises(BadInput, match=r"q\.jsonl:2: the subtopic of row 2 is missing"):
+        read_judgments(path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import IdForms, to_id, with_text_ids
 from ragauge.core.records import Judgments, Run, ScoresByQuery
 from ragauge.core.text import check_id
 from ragauge.files.table_files import check_no_nulls, select_judgment_columns, select_run_columns
@@ -96,6 +96,7 @@ def check_grades(judgments: Judgments) -> Judgments:
 def _to_nested_grades(judgments: Mapping[Any, Any]) -> ScoresByQuery:
     if _is_nested(judgments):
         return with_text_ids(judgments)
+    queries = IdForms("query")
     rows = []
     for query, docs in judgments.items():
         # Relevant documents, or pairs of document and grade; a single text is one document.
@@ -106,7 +107,7 @@ def _to_nested_grades(judgments: Mapping[Any, Any]) -> ScoresByQuery:
                 )
             rows.append((query, *doc) if isinstance(doc, list | tuple) else (query, doc))
     grades = _judgments_from_tuples(rows).nested
-    return {str(query): grades.get(str(query), {}) for query in judgments}
+    return {name: grades.get(name, {}) for name in map(queries.convert, judgments)}
 
 
 def _is_nested(mapping: Mapping[Any, Any]) -> bool:
@@ -114,18 +115,9 @@ def _is_nested(mapping: Mapping[Any, Any]) -> bool:
     return all(issubclass(kind, Mapping) for kind in set(map(type, mapping.values())))
 
 
-def with_text_ids(mapping: Mapping[Any, Mapping[Any, Any]]) -> ScoresByQuery:
-    """Return the mapping if its ids are texts, else a copy with ids converted to text.
-
-    Only the first document of each query is checked.
-    """
-    first_docs = map(next, map(iter, mapping.values()), repeat(""))
-    texts = {*map(type, mapping), *map(type, first_docs)} <= {str}
-    return mapping if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in mapping.items()}
-
-
 def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
     grades: dict[str, dict[str, float]] = {}
+    queries, docs = IdForms("query"), IdForms("document")
     for number, row in enumerate(rows, 1):
         if hasattr(row, "query_id"):  # ir_measures' Qrel
             query, doc, grade = row.query_id, row.doc_id, row.relevance
@@ -133,9 +125,10 @@ def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
             query, doc, grade = (*row, 1)[:3] if len(row) < 4 else (row[0], row[2], row[3])
         else:
             raise BadInput(f"judgment {number} is {row!r}", hint="(query, document) or (query, document, grade)")
-        grade_by_doc = grades.setdefault(str(query), {})
-        if grade_by_doc.setdefault(str(doc), grade) != grade:
-            raise BadInput(f"document `{doc}` of query `{query}` has the grades {grade_by_doc[str(doc)]:g}, {grade:g}")
+        query_id, doc_id = queries.convert(query), docs.convert(doc)
+        grade_by_doc = grades.setdefault(query_id, {})
+        if grade_by_doc.setdefault(doc_id, grade) != grade:
+            raise BadInput(f"document `{doc_id}` of query `{query_id}` has the grades {grade_by_doc[doc_id]}, {grade}")
     return Judgments(grades, source="a list")
 
 
@@ -174,10 +167,12 @@ def judgments_from_subtopics(rows: Iterable[tuple[Any, Any, Any, Any]], source: 
     """
     best: dict[str, dict[str, float]] = {}
     subtopics: dict[str, dict[str, float]] = {}
-    for query, subtopic, doc, grade in rows:
-        grade_by_doc = best.setdefault(str(query), {})
-        grade_by_doc[str(doc)] = max(float(grade), grade_by_doc.get(str(doc), float(grade)))
-        earlier_grade = subtopics.setdefault(str(query), {}).setdefault(f"{subtopic}\t{doc}", float(grade))
+    queries, docs = IdForms("query"), IdForms("document")
+    for raw_query, raw_subtopic, raw_doc, grade in rows:
+        query, subtopic, doc = queries.convert(raw_query), to_id(raw_subtopic, "a subtopic"), docs.convert(raw_doc)
+        grade_by_doc = best.setdefault(query, {})
+        grade_by_doc[doc] = max(float(grade), grade_by_doc.get(doc, float(grade)))
+        earlier_grade = subtopics.setdefault(query, {}).setdefault(f"{subtopic}\t{doc}", float(grade))
         if earlier_grade != float(grade):
             grades = f"{earlier_grade:g}, {grade:g}"
             message = f"document `{doc}` of subtopic `{subtopic}` of query `{query}` has the grades {grades}"
@@ -210,6 +205,7 @@ def run_from_memory(value: Any, name: str = "run") -> Run | ScoresByQuery:
 
 def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
     scores: dict[str, dict[str, float]] = {}
+    queries, docs = IdForms("query"), IdForms("document")
     for number, row in enumerate(rows, 1):
         if hasattr(row, "query_id"):  # ir_measures' ScoredDoc
             query, doc, score = row.query_id, row.doc_id, row.score
@@ -217,10 +213,11 @@ def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
             query, doc, score = row
         else:
             raise BadInput(f"row {number} of the run is {row!r}", hint="(query, document, score)")
-        score_by_doc = scores.setdefault(str(query), {})
-        if str(doc) in score_by_doc:
-            raise BadInput(f"document `{doc}` appears more than once in the ranking of query `{query}`")
-        score_by_doc[str(doc)] = score
+        query_id, doc_id = queries.convert(query), docs.convert(doc)
+        score_by_doc = scores.setdefault(query_id, {})
+        if doc_id in score_by_doc:
+            raise BadInput(f"document `{doc_id}` appears more than once in the ranking of query `{query_id}`")
+        score_by_doc[doc_id] = score
     return scores
 
 
@@ -230,7 +227,9 @@ def _run_from_ranked_lists(rankings: Mapping[Any, Any], name: str) -> Run:
     Items are ids, (id, score) pairs, or objects with id and score.
     """
     rows: list[tuple[str, str, float]] = []
+    queries, docs = IdForms("query"), IdForms("document")
     for query, ranked in rankings.items():
+        query_id = queries.convert(query)
         for position, item in enumerate(ranked.items() if isinstance(ranked, Mapping) else ranked):
             if isinstance(item, Mapping):
                 doc, score = item.get("id", item.get("doc_id")), item.get("score", -float(position))
@@ -238,7 +237,7 @@ def _run_from_ranked_lists(rankings: Mapping[Any, Any], name: str) -> Run:
                 doc, score = item if isinstance(item, list | tuple) else (item, -float(position))
             if doc is None or isinstance(doc, list | Mapping):
                 raise BadInput(f"the ranking of query `{query}` has {item!r}", hint="an id, or (id, score)")
-            rows.append((str(query), str(doc), float(score)))
+            rows.append((query_id, docs.convert(doc), float(score)))
     return Run(check_no_nulls(_build_run_table(rows), "the run", "score", None), name)
 
 
@@ -280,6 +279,8 @@ def run_from_arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None,
     )
     if id_array.shape != values.shape or id_array.ndim != 2 or len(names) != len(id_array):
         raise BadInput(f"ids of shape {id_array.shape} and scores of shape {values.shape} for {len(names)} queries")
+    if id_array.dtype.kind == "f" and (id_array == np.round(id_array)).all():
+        id_array = id_array.astype(np.int64)
     steps = np.diff(values, axis=1)
     if steps.size and (steps >= 0).all() and (steps > 0).any():
         raise BadInput("the scores rise down every list, as distances do", hint="pass -distances as the scores")
@@ -302,10 +303,11 @@ def judgments_from_neighbours(ids: Any, distances: Any = None, queries: Sequence
     >>> judgments_from_neighbours([[7, 3]]).nested
     {'0': {'7': 1, '3': 1}}
     """
-    names = [str(q) for q in (queries if queries is not None else range(len(ids)))]
+    names = [to_id(query, "a query id") for query in (queries if queries is not None else range(len(ids)))]
     if len(ids) != len(names):
         raise BadInput(f"{len(ids)} rows of neighbours for {len(names)} queries")
-    true = {n: dict.fromkeys((str(i) for i in row if str(i) != "-1"), 1) for n, row in zip(names, ids, strict=True)}
+    id_rows = [[doc for doc in map(to_id, row) if doc != "-1"] for row in ids]
+    true = {name: dict.fromkeys(row, 1) for name, row in zip(names, id_rows, strict=True)}
     distances_by_query = (
         None if distances is None else {n: [float(d) for d in row] for n, row in zip(names, distances, strict=True)}
     )

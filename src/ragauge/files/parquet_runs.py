@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import ID_BLANKS
 from ragauge.core.records import FrameTransform, identity_transform
 from ragauge.files.parquet import scan_parquet
 from ragauge.files.source import InputFile, map_in_order, wrap_library_errors
@@ -70,7 +71,8 @@ class RowGroup(NamedTuple):
     def queries(self) -> pl.Series:
         """Read the query of each row."""
         with _wrap_read_errors(self.path):
-            return select_run_columns(self._scan_rows(), self.label).lazy().select("query").collect()["query"]
+            queries = select_run_columns(self._scan_rows(), self.label).lazy().select("query").collect()["query"]
+        return queries.str.strip_chars(ID_BLANKS)
 
     def cut(self, n_first: int) -> tuple[RowGroup, RowGroup]:
         """Split into the first `n_first` rows and the rest."""

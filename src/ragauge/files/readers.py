@@ -47,7 +47,7 @@ def detect_format(source: InputFile) -> str:
             return "rig"
         return "jsonl" if source.ending or json_files.is_json_row(first) else "json"
     for mark, name in ((",", "csv"), ("\t", "tsv")):
-        if table_files.is_header(first.split(mark)):
+        if table_files.is_header(first.replace('"', "").split(mark)):
             return name
     if source.ending == ".tsv" and len(first.split("\t")) == 3:
         return "beir"
