@@ -16,7 +16,7 @@ from ragauge.files import beir, in_memory, json_files, table_files, trec
 from ragauge.files.json_files import check_manifest
 from ragauge.files.neighbour_arrays import is_neighbour_array, read_found_neighbours, read_true_neighbours
 from ragauge.files.parquet import check_column_types, read_parquet
-from ragauge.files.parquet_runs import ParquetRun, is_multi_file_run, open_parquet_run
+from ragauge.files.parquet_runs import ParquetRun, find_unread_folder, is_multi_file_run, open_parquet_run
 from ragauge.files.source import InputFile
 
 if TYPE_CHECKING:
@@ -160,6 +160,7 @@ def _find_run_path(folder: Path) -> str:
         return str(folder)
     run_names = sorted(path.parent.name for path in folder.glob("*/run.parquet"))
     unfinished = (folder / "journal.jsonl").exists()
+    unread = None if unfinished or run_names else find_unread_folder(folder)
     raise BadInput(
         "the run in this folder is not finished" if unfinished else "no run is in this folder",
         file=str(folder),
@@ -167,6 +168,8 @@ def _find_run_path(folder: Path) -> str:
         if unfinished
         else f"there are runs in {', '.join(str(folder / name) for name in run_names)}"
         if run_names
+        else f"there are Parquet files in {unread}; to read them as one run, pass that folder"
+        if unread
         else "a run folder has manifest.json and run.parquet; or it has the Parquet files of one run",
     )
 

@@ -103,7 +103,7 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
         csv.field_size_limit(old_limit)
 
 
-def check_duplicate_columns(line: int, names: Sequence[str], label: str) -> None:
+def check_duplicate_columns(line: int | None, names: Sequence[str], label: str) -> None:
     """Raise BadInput for a header with a duplicate name, ignoring case.
 
     Which of the two columns counts would be undefined.
@@ -123,6 +123,7 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
     import polars as pl
 
     names = frame.collect_schema().names()
+    check_duplicate_columns(None, names, label)
     query, doc = find_column(names, QUERY_COLUMNS), find_column(names, DOC_COLUMNS)
     score, distance, rank = (
         find_column(names, SCORE_COLUMNS),
@@ -165,6 +166,7 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
     """
     import polars as pl
 
+    check_duplicate_columns(None, frame.columns, label)
     query, doc, grade = (
         find_column(frame.columns, QUERY_COLUMNS),
         find_column(frame.columns, DOC_COLUMNS),

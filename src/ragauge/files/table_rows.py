@@ -93,6 +93,7 @@ def rows_from_mappings(
         for name, cells in columns.items():
             cells.append(filled.get(name))
         numbers.append(number)
+    check_duplicate_columns(None, list(columns), label)
     nested = {name for name, cells in columns.items() if any(isinstance(cell, dict | list) for cell in cells)}
     flat_columns = {name: cells for name, cells in columns.items() if name.strip() and name not in nested}
     return TableRows(label, flat_columns, numbers, in_lines)
