@@ -61,6 +61,14 @@ def tune(
     """
     judgments = readers.read_judgments(qrels)
     scores_by_run = read_runs(runs)
+    if not any(query in run for run in scores_by_run.values() for query in judgments.nested):
+        queries = next((query for run in scores_by_run.values() for query in run), "none")
+        raise BadInput(
+            f"the runs and the judgments share no query: the judgments have `{next(iter(judgments.nested), 'none')}`, "
+            f"the runs `{queries}`",
+            file=judgments.source,
+            hint="pass the judgments of the queries of these runs",
+        )
     rules = find_convention(convention)
     measure_name = _parse_single_measure(measure, rules)
 
