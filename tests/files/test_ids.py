@@ -194,3 +194,11 @@ def test_convert_padded_ids_keeps_scores(tmp_path_factory, ending, nested):
     write_run(read_run(nested), str(folder / f"r.{ending}"))
     assert read_judgments(folder / f"q.{ending}").nested == expected
     assert read_run(folder / f"r.{ending}").nested == expected
+
+
+def test_read_pandas_ids_of_mixed_types():
+    frame = pd.DataFrame({"query": ["q", "q"], "doc": pd.Series([1, "b"], dtype=object), "score": [2.0, 1.0]})
+    assert read_run(frame).nested == {"q": {"1": 2.0, "b": 1.0}}
+    frame["doc"] = pd.Series([1, "1"], dtype=object)
+    with pytest.raises(BadInput, match="the document id `1` has two forms: the number 1 and '1'"):
+        read_run(frame)

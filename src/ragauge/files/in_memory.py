@@ -5,16 +5,26 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Real
+from itertools import chain
+from numbers import Number, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ragauge.core.errors import BadInput
-from ragauge.core.ids import IdForms, to_id, with_text_ids
+from ragauge.core.errors import BadInput, excerpt
+from ragauge.core.ids import IdForms, format_id, to_id, with_text_ids
 from ragauge.core.records import Judgments, Run, ScoresByQuery
 from ragauge.core.text import check_id
-from ragauge.files.table_files import check_no_nulls, select_judgment_columns, select_run_columns
+from ragauge.files.source import wrap_library_errors
+from ragauge.files.table_files import (
+    DOC_COLUMNS,
+    QUERY_COLUMNS,
+    check_duplicate_columns,
+    check_no_nulls,
+    find_column,
+    select_judgment_columns,
+    select_run_columns,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +51,31 @@ def to_polars(frame: Any) -> pl.DataFrame:
 
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
-    return frame if isinstance(frame, pl.DataFrame) else pl.from_pandas(frame)
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    check_duplicate_columns(None, list(map(str, frame.columns)), "the frame")
+    try:
+        return pl.from_pandas(frame)
+    except (TypeError, ValueError, OverflowError):
+        pass  # pandas columns of objects may mix types, which polars does not convert
+    texts = {name: _to_texts(name, frame[name].tolist()) for name in frame.columns if frame[name].dtype == object}
+    with wrap_library_errors("the frame", problem="cannot be converted"):
+        return pl.from_pandas(frame.assign(**texts))
+
+
+def _to_texts(name: Any, values: Sequence[Any]) -> list[str | None]:
+    """Convert the values of a column to texts; raise BadInput for other objects, and for an id in two forms."""
+    is_id = find_column([str(name)], (*QUERY_COLUMNS, *DOC_COLUMNS)) is not None
+    ids = IdForms("query" if find_column([str(name)], QUERY_COLUMNS) else "document")
+    texts: list[str | None] = []
+    for value in values:
+        if not (value is None or isinstance(value, str | Number | np.generic)):
+            raise BadInput(f"column `{name}` must hold texts or numbers, got {type(value).__name__}")
+        text = value if isinstance(value, str) else format_id(value)
+        if is_id and format_id(text):
+            ids.convert(value)
+        texts.append(text or None)
+    return texts
 
 
 def is_single_run(run: Mapping[Any, Any]) -> bool:
@@ -81,16 +115,38 @@ def judgments_from_memory(value: Any) -> Judgments:
 
 def check_grades(judgments: Judgments) -> Judgments:
     """Return the judgments; raise BadInput for a grade that is not a finite number."""
-    with contextlib.suppress(TypeError, ValueError):
-        if np.isfinite(judgments.pool.grades).all():
+    is_nested = "nested" in judgments.__dict__
+    kinds = (
+        set(map(type, chain.from_iterable(docs.values() for docs in judgments.nested.values()))) if is_nested else ()
+    )
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if all(issubclass(kind, Real) for kind in kinds) and np.isfinite(judgments.pool.grades).all():
             return judgments
     for query, docs in judgments.nested.items():
         for doc, grade in docs.items():
             number: Any = grade
-            if not isinstance(number, Real) or not math.isfinite(number):
-                message = f"the grade of document `{doc}` for query `{query}` must be a number, got {grade!r}"
+            if not isinstance(number, Real) or not _is_finite(number):
+                message = (
+                    f"the grade of document `{doc}` for query `{query}` must be a number, got {excerpt(repr(grade))}"
+                )
                 raise BadInput(message, file=judgments.source)
     return judgments
+
+
+def _is_finite(number: Any) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _to_score(score: Any, doc: str, query: str) -> float:
+    """Convert a score to a float; raise BadInput if that is impossible."""
+    try:
+        return float(score)
+    except (TypeError, ValueError, OverflowError):
+        message = f"the score of document `{doc}` for query `{query}` must be a number, got {excerpt(repr(score))}"
+        raise BadInput(message) from None
 
 
 def _to_nested_grades(judgments: Mapping[Any, Any]) -> ScoresByQuery:
@@ -237,7 +293,8 @@ def _run_from_ranked_lists(rankings: Mapping[Any, Any], name: str) -> Run:
                 doc, score = item if isinstance(item, list | tuple) else (item, -float(position))
             if doc is None or isinstance(doc, list | Mapping):
                 raise BadInput(f"the ranking of query `{query}` has {item!r}", hint="an id, or (id, score)")
-            rows.append((query_id, docs.convert(doc), float(score)))
+            doc_id = docs.convert(doc)
+            rows.append((query_id, doc_id, _to_score(score, doc_id, query_id)))
     return Run(check_no_nulls(_build_run_table(rows), "the run", "score", None), name)
 
 
@@ -245,7 +302,7 @@ def to_run_table(run: Run | ScoresByQuery) -> pl.DataFrame:
     """Convert a run in memory to a table with the columns query, doc, score."""
     if isinstance(run, Run):
         return run.table
-    return _build_run_table([(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()])
+    return _build_run_table([(q, d, _to_score(s, d, q)) for q, docs in run.items() for d, s in docs.items()])
 
 
 def _build_run_table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:

@@ -120,8 +120,6 @@ def check_duplicate_columns(line: int | None, names: Sequence[str], label: str) 
 
 def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:
     """Select the columns query, doc, score (and rank), under any of their known names."""
-    import polars as pl
-
     names = frame.collect_schema().names()
     check_duplicate_columns(None, names, label)
     query, doc = find_column(names, QUERY_COLUMNS), find_column(names, DOC_COLUMNS)
@@ -141,16 +139,16 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
     schema = frame.collect_schema()
     _check_not_nested(schema, [query, doc, *(name for name in (score, distance, rank) if name)], label)
     if score is not None:
-        value = pl.col(score).cast(pl.Float64, strict=False)
+        value = _number_expression(schema, score, label)
     else:  # of distances and ranks, lower is better
-        value = -pl.col(distance or rank or "").cast(pl.Float64, strict=False)
+        value = -_number_expression(schema, distance or rank or "", label)
     expressions = [
         _id_expression(schema, query).alias("query"),
         _id_expression(schema, doc).alias("doc"),
         value.alias("score"),
     ]
     if rank is not None:
-        expressions.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
+        expressions.append(_number_expression(schema, rank, label).alias("rank"))
     return frame.select(expressions)
 
 
@@ -191,7 +189,7 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
         )
     schema, subtopic = frame.collect_schema(), find_column(frame.columns, SUBTOPIC_COLUMNS)
     _check_not_nested(schema, [name for name in (query, doc, grade, subtopic) if name], label)
-    value = pl.lit(1.0) if grade is None else pl.col(grade).cast(pl.Float64, strict=False)
+    value = pl.lit(1.0) if grade is None else _number_expression(schema, grade, label)
     expressions = [
         _id_expression(schema, query).alias("query"),
         _id_expression(schema, doc).alias("doc"),
@@ -209,6 +207,17 @@ def _check_not_nested(schema: pl.Schema, names: Iterable[str], label: str) -> No
     for name in names:
         if schema[name].is_nested() or schema[name] in (pl.Binary, pl.Object):
             raise BadInput(f"column `{name}` must hold texts or numbers, got {schema[name]}", file=label)
+
+
+def _number_expression(schema: pl.Schema, name: str, label: str) -> pl.Expr:
+    """Build an expression for a column of numbers, which may be texts or categories; null if it is not a number."""
+    import polars as pl
+
+    if schema[name].is_temporal():
+        raise BadInput(f"column `{name}` must hold numbers, got {schema[name]}", file=label)
+    column = pl.col(name)
+    texts = column.cast(pl.String) if schema[name] in (pl.Categorical, pl.Enum) else column
+    return texts.cast(pl.Float64, strict=False)
 
 
 def _id_expression(schema: pl.Schema, name: str) -> pl.Expr:

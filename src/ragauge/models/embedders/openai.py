@@ -67,15 +67,14 @@ class OpenAIEmbedder:
             raise BackendFailed(f"the embeddings endpoint returned values that are not numbers ({error})") from None
 
 
-def _order_by_index(embeddings: Sequence[Any]) -> list[list[float]]:
+def _order_by_index(embeddings: Sequence[Any]) -> list[Any]:
     """Return the vectors in the order of their texts; raise BackendFailed unless each text has one."""
     indexes = [getattr(item, "index", None) for item in embeddings]
     by_index = {index: item for index, item in zip(indexes, embeddings, strict=True) if type(index) is int}
     if set(by_index) != set(range(len(embeddings))):
-        expected = f"0 to {len(embeddings) - 1}"
         raise BackendFailed(
-            f"the embeddings endpoint returned vectors with the indexes {excerpt(repr(indexes))}; expected the integers "
-            f"{expected}, each once"
+            f"the embeddings endpoint returned vectors with the indexes {excerpt(repr(indexes))}; "
+            f"expected the integers 0 to {len(embeddings) - 1}, each once"
         )
     vectors = [getattr(by_index[index], "embedding", None) for index in range(len(embeddings))]
     if not all(isinstance(vector, list) for vector in vectors):
