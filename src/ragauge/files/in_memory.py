@@ -54,13 +54,14 @@ def to_polars(frame: Any) -> pl.DataFrame:
     if isinstance(frame, pl.DataFrame):
         return frame
     check_duplicate_columns(None, list(map(str, frame.columns)), "the frame")
-    try:
-        return pl.from_pandas(frame)
-    except (TypeError, ValueError, OverflowError):
-        pass  # pandas columns of objects may mix types, which polars does not convert
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        converted: pl.DataFrame = pl.from_pandas(frame)
+        return converted
+    # Columns of objects may mix types, which polars does not convert.
     texts = {name: _to_texts(name, frame[name].tolist()) for name in frame.columns if frame[name].dtype == object}
     with wrap_library_errors("the frame", problem="cannot be converted"):
-        return pl.from_pandas(frame.assign(**texts))
+        converted = pl.from_pandas(frame.assign(**texts))
+        return converted  # noqa: RET504 - pandas has no types
 
 
 def _to_texts(name: Any, values: Sequence[Any]) -> list[str | None]:

@@ -23,6 +23,9 @@ def read_json(source: InputFile, *, ids: bool = False) -> Any:
     """Read a JSON file. With `ids`, every text in it is an id."""
     data = source.read()
     parsed = parse_json(data, file=source.label)
+    if ids and isinstance(parsed, dict) and {"task_name", "scores"} <= parsed.keys():
+        hint = "pass the judgments of the task and the rankings that MTEB saved as predictions"
+        raise BadInput("scores of a task of MTEB; expected judgments or a run", file=source.label, hint=hint)
     if not may_have_surrogates(data):
         return parsed
     cleaned, replaced = clean_json(parsed, file=source.label, data=data, ids=ids)

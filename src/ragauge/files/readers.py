@@ -38,6 +38,11 @@ def detect_format(source: InputFile) -> str:
     """Detect the format of a file by its ending and its first line."""
     if source.path != "-" and Path(source.path).is_dir():
         return "beir"
+    if source.ending == ".npz":
+        hint = f"save one array: `numpy.save('ids.npy', numpy.load('{source.path}')['NAME'])`"
+        raise BadInput(
+            "a .npz archive holds several arrays; expected a .npy file with one", file=source.label, hint=hint
+        )
     if source.ending in (".parquet", ".json"):
         return source.ending[1:]
     head = source.head()
@@ -146,7 +151,11 @@ def open_run_lazily(
         return open_parquet_run(source.path)
     if kind in ("csv", "tsv", "jsonl"):
         return table_files.TableRun(source, kind)
-    raise BadInput(f"a run cannot be in the format {kind}", file=source.label)
+    problem = (
+        "a run with three or four columns needs a header" if kind == "beir" else f"a run cannot be in {kind} format"
+    )
+    hint = "MS MARCO's runs have the header `query_id<tab>doc_id<tab>rank`" if kind == "beir" else None
+    raise BadInput(problem, file=source.label, hint=hint)
 
 
 def _find_run_path(folder: Path) -> str:

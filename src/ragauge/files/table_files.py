@@ -131,8 +131,7 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
     if query is None or doc is None or (score is None and distance is None and rank is None):
         raise BadInput(
             f"a run needs a query, a document, and a score, distance or rank; there is no "
-            f"{_missing_columns_text(query, doc)} among "
-            f"{', '.join(names)}",
+            f"{_missing_columns_text(query, doc)} among the columns {', '.join(names) or '(none)'}",
             file=label,
             hint="use columns such as query_id, doc_id, score",
         )
@@ -172,7 +171,8 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
     )
     if query is None or doc is None:
         raise BadInput(
-            f"judgments need a query and a document; found {', '.join(frame.columns)}",
+            f"judgments need a query and a document; found "
+            f"{', '.join(frame.columns) or 'no column of texts or numbers'}",
             file=label,
             hint="use columns such as query_id, doc_id, relevance",
         )
