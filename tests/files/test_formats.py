@@ -370,7 +370,7 @@ def test_read_jsonl_later_subtopics_raise_with_line(tmp_path):
         ("v.npz", b"PK\x03\x04", read_run, "a .npz archive holds several arrays", "numpy.save("),
     ],
 )
-def test_read_files_of_other_tools_say_what_they_are(tmp_path, name, text, read, message, hint):
+def test_read_files_of_other_tools_raises_with_their_kind(tmp_path, name, text, read, message, hint):
     with pytest.raises(BadInput) as error:
         read(write(tmp_path / name, text))
     assert message in error.value.message
@@ -387,7 +387,7 @@ def test_validate_subtopic_judgments_names_the_format(tmp_path):
     assert validate_files(str(path))[2].message == "duplicate rows: 1"
 
 
-def test_convert_otlp_lines_says_that_they_are_no_samples(tmp_path, monkeypatch):
+def test_convert_otlp_lines_raises_with_their_fields(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "otlp.jsonl", '{"resourceSpans": []}\n')
     done = run_python(

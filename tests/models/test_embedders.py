@@ -313,6 +313,11 @@ def reply_with_items(*items):
         (reply_with_items({"index": 0}, {"index": 1, "embedding": ["a"]}), "values that are not numbers"),
         (lambda body: (200, {"error": "overloaded"}), "returned 0 vectors for 2 texts"),
         (lambda body: (200, b"hello"), "returned 0 vectors for 2 texts"),
+        (
+            lambda body: (200, b'{"a": 1}{', {"Content-Type": "application/json"}),
+            "returned an invalid reply (Extra data",
+        ),
+        (lambda body: (400, {"error": {"message": "no such model"}}, {"X-Name": "\xff\xfe"}), "no such model"),
         (lambda body: (400, {"error": {"message": "no such model"}}), "no such model"),
         (lambda body: (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}), "Incorrect API key"),
     ],
