@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
 from numbers import Number, Real
 from typing import TYPE_CHECKING, Any
 
@@ -116,12 +115,10 @@ def judgments_from_memory(value: Any) -> Judgments:
 
 def check_grades(judgments: Judgments) -> Judgments:
     """Return the judgments; raise BadInput for a grade that is not a finite number."""
-    is_nested = "nested" in judgments.__dict__
-    kinds = (
-        set(map(type, chain.from_iterable(docs.values() for docs in judgments.nested.values()))) if is_nested else ()
-    )
+    documents = judgments.nested.values() if "nested" in judgments.__dict__ else ()
     with contextlib.suppress(TypeError, ValueError, OverflowError):
-        if all(issubclass(kind, Real) for kind in kinds) and np.isfinite(judgments.pool.grades).all():
+        total = sum(sum(docs.values()) for docs in documents)  # unlike an array, a sum refuses texts
+        if np.isfinite(total) and np.isfinite(judgments.pool.grades).all():
             return judgments
     for query, docs in judgments.nested.items():
         for doc, grade in docs.items():
@@ -152,7 +149,7 @@ def _to_score(score: Any, doc: str, query: str) -> float:
 
 def _to_nested_grades(judgments: Mapping[Any, Any]) -> ScoresByQuery:
     if _is_nested(judgments):
-        return with_text_ids(judgments)
+        return judgments  # `Judgments` converts its ids
     queries = IdForms("query")
     rows = []
     for query, docs in judgments.items():
