@@ -698,7 +698,7 @@ def change_headers(data: bytes, rng: random.Random) -> bytes:
     if kind == 0:
         first = b"HTTP/1.1 " + rng.choice([b"200", b"302", b"429", b"500", b"999", b"-1", b"", b"1" * 5000]) + b" x"
     elif kind == 1:
-        body *= rng.choice([2, 5000])
+        body *= rng.choice([2, 5000]) if len(body) < 1000 else 2
         headers = [header for header in headers if not header.startswith(b"Content-Length")]
     else:
         header = rng.choice(HEADERS)
