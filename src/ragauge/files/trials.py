@@ -9,6 +9,7 @@ from numbers import Integral
 from typing import Any, NamedTuple
 
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import to_id
 from ragauge.files.json_files import read_json
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import (
@@ -20,7 +21,7 @@ from ragauge.files.table_files import (
     find_column,
     read_header,
 )
-from ragauge.files.table_rows import TableRows, parse_id, read_rows, rows_from_mappings
+from ragauge.files.table_rows import TableRows, read_rows, rows_from_mappings
 
 TrialCounts = Mapping[str, list[bool] | tuple[int, int]]
 """By task: the outcomes in trial order, or the number of trials and the number of successes."""
@@ -205,7 +206,7 @@ def trials_from_mapping(
 def _unique_by_id(data: Mapping[Any, Any], noun: str, label: str | None) -> dict[str, Any]:
     unique: dict[str, Any] = {}
     for key, value in data.items():
-        name = parse_id(key, f"the name of a {noun}", label)
+        name = to_id(key, f"the name of a {noun}", label)
         if name in unique:
             raise BadInput(f"duplicate {noun} `{name}`", file=label)
         unique[name] = value

@@ -10,10 +10,10 @@ from typing import Any
 
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import to_id
 from ragauge.core.summaries import Mean, Speed
 from ragauge.files.json_files import read_json
 from ragauge.files.source import InputFile
-from ragauge.files.table_rows import parse_id
 from ragauge.output.numbers import pluralise
 from ragauge.reports.layouts.cells import (
     LayoutMeasures,
@@ -135,7 +135,7 @@ def read_ragdbeval_json(path: str) -> Overview:
     notes: list[str] = []
     unknown_columns: dict[str, None] = {}
     for at, result in enumerate(results, start=1):
-        experiment = parse_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
+        experiment = to_id(result.get("experiment_name"), f"experiment_name of result {at}", source.label)
         index = result.get("index_config")
         same_name = [other for other in results if other.get("experiment_name") == result["experiment_name"]]
         name = f"{experiment} ({index})" if len(same_name) > 1 and index else experiment

@@ -12,12 +12,12 @@ import numpy as np
 
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import to_id
 from ragauge.core.records import MeasureDict, Scores
 from ragauge.core.summaries import Mean
 from ragauge.files.json_files import read_json
 from ragauge.files.scores import read_scores
 from ragauge.files.source import InputFile
-from ragauge.files.table_rows import parse_id
 from ragauge.reports.layouts.cells import LayoutMeasures, find_dataset_name, parse_count, parse_finite_number, to_json
 
 V = TypeVar("V")
@@ -95,7 +95,7 @@ def read_rig_report(path: str) -> Overview:
     levels: dict[float, None] = {}
     notes: list[str] = []
     for metric in report["metrics"]:
-        name = parse_id(metric["metric"], "the name of a metric", source.label)
+        name = to_id(metric["metric"], "the name of a metric", source.label)
         n, stated_n = len(scores.per_query[name]), parse_count(metric.get("n"), f"n of {name}", source.label)
         if stated_n is not None and stated_n != len(metric["per_query"]):
             raise BadInput(
@@ -290,7 +290,7 @@ def read_rig_diff(path: str) -> Overview:
     provenance: dict[str, dict[str, Any]] = {system: {"iterations": {}} for system in DIFF_SYSTEMS}
     levels: dict[float, None] = {}
     for row in rows:
-        name = parse_id(row["metric"], "the name of a metric", source.label)
+        name = to_id(row["metric"], "the name of a metric", source.label)
         measure = to_canonical_measure(name)
         if measure in values["current"]:
             raise BadInput(f"{name} appears more than once", file=source.label)
@@ -392,7 +392,7 @@ def _parse_query_changes(row: Mapping[str, Any], name: str, label: str) -> dict[
         raise BadInput(f"query_changes of {name} must be a list of objects", file=label)
     changes: dict[str, dict[str, float]] = {system: {} for system in DIFF_SYSTEMS}
     for change in entries:
-        query = parse_id(change.get("query_id"), f"a query of {name}", label)
+        query = to_id(change.get("query_id"), f"a query of {name}", label)
         if query in changes["current"]:
             raise BadInput(f"{name} of query `{query}` appears more than once", file=label)
         for system in DIFF_SYSTEMS:
