@@ -321,7 +321,7 @@ def test_audit_files_finds_relative_or_moved_dataset_folder(folder, monkeypatch)
     (folder / "elsewhere").mkdir()
     data_folder.rename(folder / "elsewhere" / "data")
     found = audit_files([str(out)], checks=text_checks)
-    assert set(found.skipped.values()) == {f"{data_folder} no longer exists; pass its new path with --dataset"}
+    assert set(found.skipped.values()) == {f"{data_folder} no longer exists; pass its path with --dataset"}
     monkeypatch.setenv("RAGAUGE_DATA", str(folder / "elsewhere"))
     assert audit_files([str(out)], checks=text_checks).skipped == {}
     monkeypatch.delenv("RAGAUGE_DATA")

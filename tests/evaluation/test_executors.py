@@ -319,6 +319,7 @@ def test_evaluate_folder_without_valid_parquet_raises_error(tmp_path):
     assert not is_multi_file_run(tmp_path)
     with pytest.raises(BadInput, match="no run is in this folder"):
         open_run_lazily(tmp_path)
+    (tmp_path / "inner" / "part-0.parquet").rename(tmp_path / "inner" / "part-0.txt")
     (tmp_path / "part-0.parquet").write_text("not Parquet")
     with pytest.raises(BadInput, match=r"part-0\.parquet: cannot be read"):
         ragauge.evaluate({"q1": {"d1": 1}}, tmp_path)

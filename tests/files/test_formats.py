@@ -12,7 +12,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from command import run_python
 from ragauge import BadInput, evaluate, read_judgments, read_run
+from ragauge.evaluation.validation import validate_files
 from ragauge.files import trec
 from ragauge.files.readers import read_targets
 from ragauge.files.source import InputFile
@@ -324,3 +326,71 @@ def test_read_targets_carriage_return_raises_with_line(tmp_path):
     (tmp_path / "targets.csv").write_bytes(b"d0,A\nd1,A\rd2,B\r")
     with pytest.raises(BadInput, match=r"targets\.csv:2: the line contains a carriage return"):
         read_targets(tmp_path / "targets.csv")
+
+
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (("query_id", "doc_id", "relevance"), ("qid", "docno", "label")),
+        (("qid", "docno", "grade"), ("qid", "doc_id", "grade")),
+        (("qid", "docno", "grade"), ("topic", "text", "value")),
+        (("qid", "docno", "grade"), ("a", "b", "c")),
+    ],
+)
+def test_read_jsonl_with_other_names_raises_with_line(tmp_path, first, later):
+    rows = [dict(zip(first, ("q1", "a", 1), strict=True)), {}, dict(zip(later, ("q1", "b", 1), strict=True))]
+    path = write(tmp_path / "q.jsonl", "\n\n".join(json.dumps(row) for row in rows))
+    message = f"q.jsonl:5: the columns differ from those of the first row: expected {', '.join(first)}, got "
+    for read in (read_judgments, read_run):
+        with pytest.raises(BadInput) as error:
+            read(path)
+        assert message + ", ".join(later) in str(error.value) or "a run needs" in str(error.value)
+
+
+def test_read_jsonl_later_subtopics_raise_with_line(tmp_path):
+    rows = [{"qid": "q", "docno": "a", "grade": 1}, {"qid": "q", "docno": "b", "grade": 1, "subtopic": "2"}]
+    path = write(tmp_path / "q.jsonl", "\n".join(json.dumps(row) for row in rows))
+    with pytest.raises(BadInput, match=r"q\.jsonl:2: the columns differ"):
+        read_judgments(path)
+    path = write(tmp_path / "q.jsonl", "\n".join(json.dumps(row) for row in reversed(rows)))
+    with pytest.raises(BadInput, match=r"q\.jsonl:2: the subtopic of row 2 is missing"):
+        read_judgments(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "read", "message", "hint"),
+    [
+        ("a.jsonl", '{"a": {"b": 1}}\n', read_judgments, "found no column of texts or numbers", "query_id, doc_id"),
+        ("r.tsv", "11\t0\t1\n11\t5\t2\n", read_run, "needs a header", "query_id<tab>doc_id<tab>rank"),
+        ("r.txt", "11\t0\t1\n11\t5\t2\n", read_run, "expected 6 fields", "query_id<tab>doc_id<tab>rank"),
+        ("q.txt", "11\t0\t1\n11\t5\t2\n", read_judgments, "expected 4 fields", "end in .tsv"),
+        ("s.json", '{"task_name": "t", "scores": {"test": [{"a": 1}]}}', read_judgments, "of MTEB", "predictions"),
+        ("s.json", '{"task_name": "t", "scores": {"test": [{"a": 1}]}}', read_run, "scores of a task of MTEB", ""),
+        ("v.npz", b"PK\x03\x04", read_judgments, "a .npz archive holds several arrays", "numpy.save("),
+        ("v.npz", b"PK\x03\x04", read_run, "a .npz archive holds several arrays", "numpy.save("),
+    ],
+)
+def test_read_files_of_other_tools_raises_with_their_kind(tmp_path, name, text, read, message, hint):
+    with pytest.raises(BadInput) as error:
+        read(write(tmp_path / name, text))
+    assert message in error.value.message
+    assert hint in str(error.value.hint)
+
+
+def test_validate_subtopic_judgments_names_the_format(tmp_path):
+    path = write(tmp_path / "q.txt", "1 1 a 1\n1 2 a 1\n1 1 b 0\n1 2 b 1\n")
+    found = {finding.check: finding.message for finding in validate_files(str(path))}
+    assert found["duplicate rows"].endswith("add `--qrels-format subtopics` if it is the subtopic")
+    assert "subtopics" not in found["conflicting grades"]
+    assert "duplicate rows" not in {f.check for f in validate_files(str(path), qrels_format="subtopics")}
+    write(path, "1 0 a 1\n1 0 a 1\n1 0 b 1\n")
+    assert validate_files(str(path))[2].message == "duplicate rows: 1"
+
+
+def test_convert_otlp_lines_raises_with_their_fields(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "otlp.jsonl", '{"resourceSpans": []}\n')
+    done = run_python(
+        ["-m", "ragauge", "convert", "otlp.jsonl", "o.json", "--kind", "samples", "--from", "otlp"], tmp_path
+    )
+    assert "not a sample: it has resourceSpans" in done.stderr

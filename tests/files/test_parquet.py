@@ -114,3 +114,49 @@ def test_read_judgments_beir_invalid_line_raises_with_line(content, message, tmp
     (tmp_path / "qrels.tsv").write_bytes(content)
     with pytest.raises(BadInput, match=rf"qrels\.tsv:2: {message}"):
         read_judgments(str(tmp_path / "qrels.tsv"), format="beir")
+
+
+PARTS = pl.DataFrame({"query_id": ["q1", "q1", "q2"], "doc_id": ["a", "b", "a"], "score": [2.0, 1.0, 1.0]})
+
+
+@pytest.mark.parametrize("name", ["run.parquet", "part-1.PARQUET", "query_type=x/run.Parquet", "x=1/y=2/p.parquet"])
+def test_read_run_folder_reads_parts_of_any_name(tmp_path, name):
+    PARTS.filter(pl.col("query_id") == "q1").write_parquet(tmp_path / "part-0.parquet")
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    rest = PARTS.filter(pl.col("query_id") == "q2")
+    rest.write_parquet(tmp_path / name)
+    if name == "query_type=x/run.Parquet":
+        rest.with_columns(query_id=pl.lit("q3")).write_parquet(tmp_path / name)
+        rest.write_parquet(tmp_path / "query_type=x" / "part-2.parquet")
+    assert set(read_run(tmp_path).nested) >= {"q1", "q2"}
+    assert len(read_run(tmp_path).table) == sum(pl.read_parquet(file).height for file in tmp_path.rglob("*.[pP]*"))
+
+
+def test_read_run_folder_with_unread_parts_raises_with_their_folder(tmp_path):
+    (tmp_path / "more").mkdir()
+    PARTS.write_parquet(tmp_path / "more" / "part-1.parquet")
+    with pytest.raises(BadInput, match="no run is in this folder") as error:
+        read_run(tmp_path)
+    assert f"there are Parquet files in {tmp_path / 'more'}" in str(error.value)
+    PARTS.write_parquet(tmp_path / "part-0.parquet")
+    with pytest.raises(BadInput, match=r"the Parquet files in more/ are not read"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize("ending", ["parquet", "jsonl", "csv"])
+def test_read_table_with_names_that_differ_in_case_is_refused(tmp_path, ending):
+    table = PARTS.with_columns(Score=-pl.col("score"))
+    getattr(table, {"parquet": "write_parquet", "jsonl": "write_ndjson", "csv": "write_csv"}[ending])(
+        tmp_path / f"r.{ending}"
+    )
+    for value in (tmp_path / f"r.{ending}", table):
+        for read in (read_run, read_judgments):
+            with pytest.raises(BadInput, match="duplicate column `Score`"):
+                read(value)
+
+
+def test_read_judgments_repeated_query_in_ground_truth_is_refused(tmp_path):
+    path = tmp_path / "truth.json"
+    path.write_text('{"queries": ["how?", "why?", "how? "], "ground_truth": [["1"], ["2"], ["3"]]}')
+    with pytest.raises(BadInput, match="query 3 appears more than once: `how\\?`"):
+        read_judgments(path)

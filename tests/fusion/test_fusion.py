@@ -599,6 +599,47 @@ def test_cli_fuse_tune_prints_folds_and_parameters(run_fuse):
     assert "trained on the others" in trained.stderr
 
 
+def test_tune_without_shared_queries_raises(run_fuse, tmp_path):
+    with pytest.raises(
+        BadInput, match="the runs and the judgments share no query: the judgments have `x`, the runs `q0`"
+    ):
+        tune({"x": {"d1": 1}, "y": {"d1": 1}}, [{"q0": {"d1": 1.0}}], folds=2)
+    (tmp_path / "other.txt").write_text("".join(f"p{i} 0 d1 1\n" for i in range(6)))
+    process = run_fuse("bm25.run", "dense.run", "--tune", "--qrels", "other.txt", "-o", "out.run", fails=True)
+    assert "share no query" in process.stderr
+    assert not (tmp_path / "out.run").exists()
+    (tmp_path / "few.txt").write_text("".join(f"q{i} 0 d1 1\n" for i in range(4, 10)))
+    lines = run_fuse("bm25.run", "dense.run", "--tune", "--qrels", "few.txt", "-m", "mrr", "--folds", "2").stderr
+    assert "judged queries in no run, which score 0: 4 of 6 (q6, q7, q8, q9)" in lines
+    assert "; queries without judgments: 4 of 6 (q0, q1, q2, q3)" in lines
+    assert "out of fold" in lines
+
+
+def test_cli_fuse_tune_uses_minimum_relevant_grade(run_fuse, tmp_path):
+    grades = "".join(f"q{i} 0 d{j} {1 + (j == i % 5)}\n" for i in range(6) for j in range(5))
+    (tmp_path / "graded.txt").write_text(grades)
+    tuning = ("bm25.run", "dense.run", "--tune", "--qrels", "graded.txt", "-m", "mrr", "--folds", "3")
+    assert "mrr out of fold 1.0000" in run_fuse(*tuning).stderr
+    assert "mrr out of fold 0." in run_fuse(*tuning, "--rel", "2").stderr
+    assert "--rel has no effect without --tune" in run_fuse("bm25.run", "--rel", "2", fails=True).stderr
+
+
+@pytest.mark.parametrize("scale", [2.0**1023, 2.0**-1000])
+@pytest.mark.parametrize("norm", [name for name in NORMALISATIONS if name != "none"])
+def test_fuse_extreme_scores_equal_moderate_ones(norm, scale):
+    """No normalisation depends on the unit of the scores, so differences must not overflow."""
+    runs = [{"a": 1.75, "b": 0.5, "c": -1.5}, {"c": 1.5, "a": -1.25}]
+    if norm == "max":
+        runs = [{doc: abs(score) for doc, score in run.items()} for run in runs]
+    extreme = [{doc: score * scale for doc, score in run.items()} for run in runs]
+    assert fuse_query(extreme, "combsum", norm) == fuse_query(runs, "combsum", norm)
+
+
+def test_fuse_score_beyond_the_largest_number_raises():
+    with pytest.raises(BadInput, match="the fused score of document `a` exceeds the largest number"):
+        fuse([{"q": {"a": 1.7e308}}, {"q": {"a": 1e308}}], "combsum", "none")
+
+
 @pytest.mark.slow
 def test_cli_fuse_invalid_input_prints_error(run_fuse):
     for arguments, message in [

@@ -16,6 +16,7 @@ import gzip
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -122,6 +123,11 @@ def write_seeds(folder: Path) -> None:
     (folder / "papers" / "deep").mkdir(parents=True)
     (folder / "papers" / "one.txt").write_text("some words\n")
     (folder / "papers" / "deep" / "two.md").write_text("# Two\n\nother words\n")
+    for name, reply in HTTP_REPLIES.items():
+        body = json.dumps(reply).encode()
+        head = f"HTTP/1.1 {200 if name != 'error' else 429} OK\r\nContent-Type: application/json\r\n"
+        head += f"Retry-After: 1\r\nx-ratelimit-reset-requests: 6m0s\r\nContent-Length: {len(body)}\r\n"
+        (folder / f"{name}.http").write_bytes(f"{head}Connection: close\r\n\r\n".encode() + body)
     vectors = np.random.default_rng(0).random((12, 4), np.float32)
     for ending in ("npy", "fvecs", "fbin", "parquet"):
         write_vectors(folder / f"vectors.{ending}", vectors)
@@ -138,6 +144,25 @@ def write_seeds(folder: Path) -> None:
         find_exact_neighbours(data, 3, cache=folder / "truths")
     _write_results(folder)
     _write_caches(folder)
+
+
+HTTP_REPLIES = {
+    "embeddings": {
+        "object": "list",
+        "model": "m",
+        "data": [{"object": "embedding", "index": 0, "embedding": [1.0, 2.0]}],
+    },
+    "chat": {
+        "id": "1",
+        "object": "chat.completion",
+        "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "yes"}}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    },
+    "hits": {"hits": [{"id": "d1", "score": 0.5}, {"id": "d2", "score": 0.25}]},
+    "error": {"error": {"message": "slow down", "type": "requests", "code": "rate_limit_exceeded"}},
+}
+"""Replies of services."""
 
 
 def _write_results(folder: Path) -> None:
@@ -215,6 +240,153 @@ def read_hdf5_file(path: str) -> None:
     ann_benchmarks_hdf5.read_hdf5(path)
 
 
+def read_foreign_hdf5_file(path: str) -> None:
+    """Read an HDF5 file of which a table is stored in another file; the bytes of that file must not be returned."""
+    import h5py
+    import numpy as np
+
+    from ragauge.core.errors import BadInput
+
+    rng = random.Random(Path(path).read_bytes())
+    name = rng.choice(["train", "test", "neighbors"])
+    secret = Path(path).with_name("secret")
+    with contextlib.suppress(Exception), h5py.File(path, "a") as file:  # a mutated file may be corrupt
+        shape, kind = file[name].shape, file[name].dtype
+        np.zeros(shape, kind).tofile(secret)
+        with h5py.File(secret.with_suffix(".hdf5"), "w") as other:
+            other[name] = np.zeros(shape, kind)
+        del file[name]
+        form = rng.randrange(4)
+        if form == 0:
+            file.create_dataset(name, shape, kind, external=[(str(secret), 0, h5py.h5f.UNLIMITED)])
+        elif form == 1:
+            file[name] = h5py.ExternalLink(str(secret.with_suffix(".hdf5")), name)
+        elif form == 2:
+            layout = h5py.VirtualLayout(shape, kind)
+            layout[:] = h5py.VirtualSource(str(secret.with_suffix(".hdf5")), name, shape)
+            file.create_virtual_dataset(name, layout)
+        else:
+            file["loop"] = h5py.SoftLink(f"/{name}")
+            file[name] = h5py.SoftLink("/loop")
+    if secret.exists():
+        try:
+            read_hdf5_file(path)
+        except BadInput:
+            return
+        raise AssertionError(f"`{name}` was read from another file")
+
+
+def read_python_objects(path: str) -> None:
+    """Score a dictionary with ids of mixed types; one id must not be in two forms, and none may be lost."""
+    import ragauge
+
+    try:
+        nested = json.loads(Path(path).read_bytes())
+    except ValueError:
+        return
+    if not isinstance(nested, dict) or not all(isinstance(docs, dict) for docs in nested.values()):
+        return
+    rng = random.Random(Path(path).read_bytes())
+    mixed = {
+        change_id(query, rng): {change_id(doc, rng): v for doc, v in docs.items()} for query, docs in nested.items()
+    }
+    judged = ragauge.read_judgments(mixed)
+    if len(judged.pool.grades) != sum(map(len, mixed.values())):
+        raise AssertionError("judgments were lost")
+    scores = ragauge.evaluate(judged, mixed, ["recall@1000"])
+    relevant = [query for query, docs in judged.nested.items() if max(docs.values(), default=0) >= 1]
+    if any(scores.per_query["recall@1000"][query] != 1 for query in relevant):
+        raise AssertionError("a judged document was not found")
+
+
+def change_id(text: str, rng: random.Random) -> Any:
+    """Return another form of an id."""
+    digits = text.lstrip("abcdefghijklmnopqrstuvwxyz")
+    forms: list[Any] = [text, text, text, f" {text}", f"{text}\t", f"\u00a0{text}", digits, None, float("nan")]
+    return rng.choice([*forms, int(digits), float(digits)] if digits.isascii() and digits.isdigit() else forms)
+
+
+def read_all_rows(path: str) -> None:
+    """Read a run; each line of a JSONL file must become a row, or the file must be refused."""
+    from ragauge.files.readers import read_run
+
+    n_rows = read_run(path).table.height
+    rows = [json.loads(line) for line in Path(path).read_bytes().splitlines() if line.strip()]
+    if n_rows != sum(any(value is not None and str(value).strip() for value in row.values()) for row in rows):
+        raise AssertionError(f"{n_rows} of {len(rows)} rows were read")
+
+
+@contextlib.contextmanager
+def serving_bytes(path: str) -> Iterator[str]:
+    """Answer every request with the bytes of a file."""
+    import socket
+    import threading
+
+    data = Path(path).read_bytes()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:  # the listener is closed
+                return
+            with contextlib.suppress(OSError), connection:
+                connection.settimeout(5)
+                connection.recv(1 << 16)
+                connection.sendall(data)
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def request_embeddings(path: str) -> None:
+    from ragauge.models.embedders.openai import OpenAIEmbedder
+
+    with serving_bytes(path) as url:
+        embedder = OpenAIEmbedder("m", url=url)
+        with embedder._client.with_options(max_retries=0, timeout=5) as embedder._client:
+            embedder.embed(["a"])
+
+
+def request_chat(path: str) -> None:
+    import asyncio
+
+    from ragauge.models.chats import open_chat
+
+    async def ask(url: str) -> None:
+        chat = open_chat(f"openai:m@{url}", {})
+        try:
+            await chat.complete([{"role": "user", "content": "Is it so?"}])
+        finally:
+            await chat.close()
+
+    with serving_bytes(path) as url:
+        asyncio.run(ask(url))
+
+
+def request_hits(path: str) -> None:
+    import asyncio
+
+    from ragauge.systems.adapters import HTTPRetriever
+
+    async def search(url: str) -> None:
+        retriever = HTTPRetriever(url, timeout=5)
+        try:
+            await retriever.search("a", 2)
+        finally:
+            await retriever.close()
+
+    with serving_bytes(path) as url:
+        asyncio.run(search(url))
+
+
 def read_cached_vectors(path: str) -> None:
     from ragauge.models.embedders import CachedEmbedder
 
@@ -288,6 +460,10 @@ def targets() -> Iterator[Target]:
         yield Target(seed, "validate {} a.run")
         yield Target(seed, "convert {} out.tsv --kind qrels")
     yield Target("qrels.jsonl", "audit {} a.run")
+    yield Target("qrels.json", read_python_objects)
+    yield Target("run.jsonl", read_all_rows)
+    for ties in ("trec", "ranked", "expected"):
+        yield Target("a.run", f"evaluate qrels.txt {{}} -C default,ties={ties} -m ndcg@10 -m mrr -m map")
     runs = ["a.run", "run.csv", "run.tsv", "run.jsonl", "run.json", "run.parquet", "parts", "a.run.gz"]
     for seed in [*runs, "folders/run/bm25"]:
         yield Target(seed, "evaluate qrels.txt {} -m ndcg@10 -m map --csv -q")
@@ -338,6 +514,10 @@ def targets() -> Iterator[Target]:
         yield Target(f"vectors.{ending}", read_vector_file)
     yield Target("toy-euclidean.hdf5", read_hdf5_file)
     yield Target("external-euclidean.hdf5", read_hdf5_file)
+    yield Target("toy-euclidean.hdf5", read_foreign_hdf5_file)
+    for reply, use in (("embeddings", request_embeddings), ("chat", request_chat), ("hits", request_hits)):
+        yield Target(f"{reply}.http", use)
+        yield Target("error.http", use)
     yield Target("truths", read_truth)
     yield Target("embeddings", read_cached_vectors)
     yield Target("replies", read_replies)
@@ -433,6 +613,99 @@ def change_json(data: bytes, rng: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
+ROW_NAMES = [
+    *(
+        "query_id",
+        "qid",
+        "topic",
+        "doc_id",
+        "docno",
+        "Doc_ID",
+        "pid",
+        "score",
+        "Score",
+        "distance",
+        "rank",
+        "relevance",
+    ),
+    *("label", "grade", "subtopic", "text"),
+]
+
+
+def change_names(data: bytes, rng: random.Random) -> bytes:
+    """Rename a column in some rows of a JSON Lines file."""
+    lines = data.split(b"\n")
+    new_name, begin = rng.choice(ROW_NAMES), rng.randrange(len(lines))
+    for at in range(begin, len(lines)):
+        try:
+            row = json.loads(lines[at])
+            name = rng.choice(list(row))
+            lines[at] = dump({new_name if key == name else key: value for key, value in row.items()})
+        except (ValueError, TypeError, IndexError, AttributeError, RecursionError):
+            continue
+        if rng.random() < 0.5:
+            break
+    return b"\n".join(lines)
+
+
+def change_ids(data: bytes, rng: random.Random) -> bytes:
+    """Write some ids of a JSON or JSON Lines file as numbers, or with blanks around them."""
+    lines = data.split(b"\n")
+    for at in rng.sample(range(len(lines)), min(3, len(lines))):
+        texts = [(match.start(), match.end()) for match in re.finditer(rb'"[a-z]{0,2}\d+"', lines[at])]
+        if texts:
+            begin, end = rng.choice(texts)
+            text = lines[at][begin + 1 : end - 1]
+            number = text.lstrip(b"abcdefghijklmnopqrstuvwxyz")
+            form = rng.choice([b'" %b"' % text, b'"%b\\t"' % text, b'"%b"' % number, number, number + b".0", b"null"])
+            lines[at] = lines[at][:begin] + form + lines[at][end:]
+    return b"\n".join(lines)
+
+
+def deepen_ties(data: bytes, rng: random.Random) -> bytes:
+    """Append thousands of documents with one score to a run file."""
+    query, score = (data.split() or [b"q1"])[0], rng.choice([b"0", b"1e-320", b"-inf", b"12.5"])
+    order = list(range(rng.choice([100, 3000, 20_000])))
+    if rng.random() < 0.5:
+        rng.shuffle(order)
+    return data + b"".join(b"%b Q0 d%d 1 %b t\n" % (query, number, score) for number in order)
+
+
+HEADERS = [
+    *(b"Retry-After: " + value for value in (b"9" * 20_000, b"-1", b"nan", b"inf", b"1e400", b"x" * 60_000)),
+    *(b"Retry-After: " + value for value in (b"Fri, 31 Dec 9999 23:59:59 GMT", b"Fri, 31 Feb 0000 99:99:99 +9999")),
+    *(b"x-ratelimit-reset-requests: " + value for value in (b"9" * 20_000 + b"s", b"1h" * 9999, b"-5ms", b"1e9999s")),
+    *(b"retry-after-ms: " + value for value in (b"9" * 400, b"-nan", b"\xff\xfe", b"")),
+    *(b"Content-Length: " + value for value in (b"9" * 30, b"-1", b"0", b"7, 7", b"0x10")),
+    *(b"Content-Type: " + value for value in (b"text/html; charset=utf-7", b"application/json; charset=nope", b"\xff")),
+    *(b"Content-Encoding: " + value for value in (b"gzip", b"br", b"zstd", b"gzip, gzip, gzip", b"nope")),
+    *(b"Location: " + value for value in (b"http://169.254.169.254/", b"file:///etc/passwd", b"//[::1")),
+    *(b"Set-Cookie: " + value for value in (b"a=" + b"b" * 50_000, b"sk-" * 20_000)),
+    *(b"Transfer-Encoding: chunked", b"x: \x1b[31m", b": no name", b"no colon", b" folded", b"x" * 70_000 + b": y"),
+    b"\r\n".join(b"x-%d: y" % number for number in range(3000)),
+]
+
+
+def change_headers(data: bytes, rng: random.Random) -> bytes:
+    """Add hostile headers to a reply of a service, or change its status or repeat its body."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *headers = head.split(b"\r\n")
+    kind = rng.randrange(8)
+    if kind == 0:
+        first = b"HTTP/1.1 " + rng.choice([b"200", b"302", b"429", b"500", b"999", b"-1", b"", b"1" * 5000]) + b" x"
+    elif kind == 1:
+        body *= rng.choice([2, 5000]) if len(body) < 1000 else 2
+        headers = [header for header in headers if not header.startswith(b"Content-Length")]
+    else:
+        header = rng.choice(HEADERS)
+        name = header.split(b":")[0].lower()
+        headers = [other for other in headers if other.split(b":")[0].lower() != name or rng.random() < 0.2]
+        headers.insert(rng.randrange(len(headers) + 1), header)
+        if kind < 5:
+            first = b"HTTP/1.1 429 Too Many Requests"
+    return b"\r\n".join([first, *headers]) + b"\r\n\r\n" + body
+
+
 def dump(value: Any) -> bytes:
     return json.dumps(value).encode()
 
@@ -470,9 +743,14 @@ def change_parquet(data: bytes, rng: random.Random) -> bytes:
     try:
         table = pl.read_parquet(data)
         name = rng.choice(table.columns)
-        kind = rng.randrange(7)
+        kind = rng.randrange(9)
         if kind == 0:
             table = table.drop(name)
+        elif kind == 7:
+            pad = pl.when(pl.int_range(pl.len()) % rng.choice([1, 2, 7]) == 0).then(pl.lit(rng.choice([" ", "\t"])))
+            table = table.with_columns((pl.col(name).cast(pl.String) + pad.otherwise(pl.lit(""))).alias(name))
+        elif kind == 8:
+            table = table.with_columns(pl.col(name).cast(pl.String).cast(pl.Categorical).alias(name))
         elif kind == 1:
             table = table.rename({name: rng.choice(["", "x", name.upper(), "score", "rank"])})
         elif kind == 2:
@@ -500,11 +778,13 @@ def mutate_file(path: Path, rng: random.Random) -> None:
     for _ in range(rng.choice([1, 1, 2, 3])):
         choices: list[Callable[[bytes, random.Random], bytes]] = [change_bytes]
         if path.suffix in (".json", ".jsonl"):
-            choices += [change_json] * 2 + [change_lines]
+            choices += [change_json] * 2 + [change_lines, change_names, change_ids]
+        elif path.suffix == ".http":
+            choices += [change_headers] * 4
         elif path.suffix in (".parquet",):
             choices += [change_parquet]
         elif path.suffix in (".csv", ".tsv", ".txt", ".run", ".toml", ".md"):
-            choices += [change_lines]
+            choices += [change_lines] + [deepen_ties] * (path.suffix == ".run")
         data = rng.choice(choices)(data, rng)
     path.write_bytes(data)
 

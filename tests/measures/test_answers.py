@@ -788,3 +788,8 @@ def test_citations_by_sentence_assigns_citation_after_full_stop():
 )
 def test_parse_answer_measures_splits_lists_of_names(texts):
     assert [str(one) for one in parse_answer_measures(texts)] == ["faithfulness", "context_recall@3"]
+
+
+def test_parse_answer_measures_function_raises_with_sentence():
+    with pytest.raises(BadInput, match="an answer measure must be a name, got len; functions of your own are not supp"):
+        parse_answer_measures(["faithfulness", len])

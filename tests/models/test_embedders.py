@@ -290,17 +290,37 @@ def reply_with_uneven_vectors(body):
     return 200, {"object": "list", "model": "m", "data": rows}
 
 
+def reply_with_items(*items):
+    rows = [{"embedding": [1.0], "object": "embedding", **item} for item in items]
+    return lambda body: (200, {"object": "list", "model": "m", "data": rows})
+
+
 @pytest.mark.parametrize(
     ("answer", "word"),
     [
         (reply_with_one_vector, "returned 1 vectors for 2 texts"),
         (reply_with_uneven_vectors, "different lengths"),
+        (
+            reply_with_items({"index": "1"}, {"index": "0"}),
+            "indexes ['1', '0']; expected the integers 0 to 1, each once",
+        ),
+        (reply_with_items({"index": None}, {"index": None}), "indexes [None, None]"),
+        (reply_with_items({}, {}), "indexes [None, None]"),
+        (reply_with_items({"index": 0}, {"index": 0}), "indexes [0, 0]"),
+        (reply_with_items({"index": 1}, {"index": 2}), "indexes [1, 2]"),
+        (reply_with_items({"index": True}, {"index": 0}), "indexes [True, 0]"),
+        (reply_with_items({"index": 0}, {"index": 1, "embedding": None}), "a vector that is not a list"),
+        (reply_with_items({"index": 0}, {"index": 1, "embedding": ["a"]}), "values that are not numbers"),
         (lambda body: (200, {"error": "overloaded"}), "returned 0 vectors for 2 texts"),
         (lambda body: (200, b"hello"), "returned 0 vectors for 2 texts"),
+        (
+            lambda body: (200, b'{"a": 1}{', {"Content-Type": "application/json"}),
+            "returned an invalid reply (Extra data",
+        ),
+        (lambda body: (400, {"error": {"message": "no such model"}}, {"X-Name": "\xff\xfe"}), "no such model"),
         (lambda body: (400, {"error": {"message": "no such model"}}), "no such model"),
         (lambda body: (401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}), "Incorrect API key"),
     ],
-    ids=["fewer", "uneven", "no data", "no JSON", "400", "401"],
 )
 def test_openai_embedder_invalid_reply_raises_without_key(endpoint, openai_embedder, answer, word):
     endpoint.answer = answer
@@ -310,6 +330,39 @@ def test_openai_embedder_invalid_reply_raises_without_key(endpoint, openai_embed
     assert word in error.value.message
     assert KEY not in "".join(traceback.format_exception(error.value))
     assert KEY not in repr(embedder) + str(embedder) + embedder.name
+
+
+def test_cached_embedder_endpoints_have_separate_caches(endpoint, monkeypatch, tmp_path):
+    pytest.importorskip("openai")
+    from ragauge.models.embedders.openai import OpenAIEmbedder
+
+    def embed(path, **options):
+        monkeypatch.setenv("OPENAI_BASE_URL", f"{endpoint.url}{path}")
+        embedder = OpenAIEmbedder("some-model", **options)
+        cached = CachedEmbedder(embedder, tmp_path)
+        try:
+            return cached.embed(["a"]).tolist(), cached.reused
+        finally:
+            embedder._client.close()
+
+    assert embed("") == ([vector("a")], 0)
+    endpoint.answer = reply_with_items({"index": 0})
+    assert embed("/b") == ([[1.0]], 0), "the other endpoint serves another model under the same name"
+    assert embed("") == ([vector("a")], 1)
+
+
+def test_cached_embedder_probe_refuses_vectors_of_another_model(endpoint, openai_embedder, tmp_path):
+    answer = endpoint.answer
+    assert CachedEmbedder(openai_embedder("some-model", probe="aab"), tmp_path).embed(["a"]).tolist() == [vector("a")]
+    again = CachedEmbedder(openai_embedder("some-model", probe="aab"), tmp_path)
+    assert (again.embed(["a"]).tolist(), again.reused) == ([vector("a")], 1)
+    assert [body["input"] for body in endpoint.bodies] == [["aab"], ["a"], ["aab"]]
+    for other in ([1.0, -1.0, 1.0], [1.0]):
+        endpoint.answer = reply_with_items({"index": 0, "embedding": other})
+        with pytest.raises(BadInput, match=r"the cached vectors of `some-model at .*` are of another model"):
+            CachedEmbedder(openai_embedder("some-model", probe="aab"), tmp_path).embed(["a"])
+    endpoint.answer = answer
+    assert CachedEmbedder(openai_embedder("some-model", probe="aab"), tmp_path).embed(["a"]).tolist() == [vector("a")]
 
 
 def test_openai_embedder_missing_key_raises_with_hint(monkeypatch):

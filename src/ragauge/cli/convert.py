@@ -56,8 +56,9 @@ def convert(
                 f"--format for samples must be one of {', '.join(samples.SAMPLE_ROW_BUILDERS)}, got `{to}`",
                 hint="remove --format, and use an OUT that ends in .jsonl, .csv or .parquet",
             )
+        read_samples = samples.read_samples(source)
         refuse_options(context, ["from_"], "on samples, whose format is recognised")
-        samples.write_samples(samples.read_samples(source), target, to or "ragauge")
+        samples.write_samples(read_samples, target, to or "ragauge")
         return
     for name in (from_, to):
         if name is not None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
 
 from ragauge.cli import console
 from ragauge.cli.option_checks import allow_only_options, require_any_option
-from ragauge.cli.options import RUN_FILES_HELP, TargetMap, check_positive
+from ragauge.cli.options import RUN_FILES_HELP, MinRelevantGrade, TargetMap, check_positive, resolve_convention
 from ragauge.cli.output import STDOUT, is_folder_path, print_table
 from ragauge.core.errors import BadInput
 from ragauge.core.records import ScoresByQuery
@@ -21,7 +21,7 @@ from ragauge.fusion.normalisation import NORMALISATIONS, find_normalisation
 from ragauge.fusion.query_fusion import fuse_runs, missing_queries
 from ragauge.fusion.tuning import TunedFusion
 from ragauge.output.formats import unknown_ending
-from ragauge.output.numbers import pluralise
+from ragauge.output.numbers import join_names, pluralise
 from ragauge.output.tables import Column, Table
 
 RUN_ENDINGS = (".run", ".txt", ".csv", ".tsv", ".jsonl", ".json", ".parquet")
@@ -75,6 +75,7 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         str,
         typer.Option("-m", "--measure", metavar="NAME", help="Measure that --tune maximises."),
     ] = "ndcg@10",
+    rel: MinRelevantGrade = None,
     folds: Annotated[int, typer.Option(metavar="N", help="Number of folds of --tune.")] = 5,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the assignment of queries to folds.")] = 0,
     depth: Annotated[
@@ -105,7 +106,8 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
         raise BadInput(
             "no run given; expected at least one RUN", hint="use `ragauge fuse bm25.run dense.run -o hybrid.run`"
         )
-    require_any_option(context, {name: ["tuned"] for name in ("qrels", "target_map", "measure", "folds", "seed")})
+    tuning_options = ("qrels", "target_map", "measure", "rel", "folds", "seed")
+    require_any_option(context, {name: ["tuned"] for name in tuning_options})
     if tuned and qrels is None:
         raise BadInput("--tune needs judgments", hint="add `--qrels qrels.txt`")
     if [qrels, *runs].count("-") > 1:
@@ -135,12 +137,15 @@ def fuse(  # noqa: PLR0913 - each is an option of the command
     if qrels is None:
         fused = fuse_runs(lists, fusion_method.name, norm, depth=depth, **params)
     else:
+        rules = resolve_convention("default", rel=rel)
+        judgments = readers.read_judgments(qrels)
         chosen = tune(
-            qrels, runs_by_name, fusion_method.name, norm, measure,
+            judgments, runs_by_name, fusion_method.name, norm, measure, rules,
             folds=folds, seed=seed, depth=depth, targets=target_map,
         )  # fmt: skip
         fused = chosen.run
-        lines += _describe_tuning(chosen, measure)
+        tuning_lines = _describe_shared_queries(judgments.nested, lists) + _describe_tuning(chosen, measure)
+        lines = [lines[0], *tuning_lines[:2], *lines[1:], *tuning_lines[2:]]
     fused_run = build_fused_run(fused, fusion_method.name, runs_by_name)
     for target in targets:
         writers.write_run(fused_run, target, form)
@@ -191,6 +196,21 @@ def _describe_tuning(tuned: TunedFusion, measure: str) -> list[str]:
         f" ({pluralise(len(tuned.scores), 'judged query')}){chosen}",
         *folds,
     ]
+
+
+def _describe_shared_queries(judged: ScoresByQuery, runs: Sequence[ScoresByQuery]) -> list[str]:
+    """Describe judged queries that are in no run, and queries of the runs without judgments."""
+    run_queries = {query: None for run in runs for query in run}
+    missing = [query for query in judged if query not in run_queries]
+    unjudged = [query for query in run_queries if query not in judged]
+    parts = []
+    if missing:
+        parts.append(
+            f"judged queries in no run, which score 0: {len(missing)} of {len(judged)} ({join_names(missing)})"
+        )
+    if unjudged:
+        parts.append(f"queries without judgments: {len(unjudged)} of {len(run_queries)} ({join_names(unjudged)})")
+    return ["; ".join(parts)] if parts else []
 
 
 def format_params(params: Mapping[str, Any]) -> str:

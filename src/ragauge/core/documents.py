@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import IdForms, has_plain_ids
 
 EMPTY_MAPPING: Mapping[str, Any] = MappingProxyType({})
 """Empty read-only mapping."""
@@ -48,24 +49,22 @@ def to_documents(documents: Any) -> Sequence[Document]:
     >>> to_documents({"d1": "bees"}) == to_documents([("d1", "bees")]) == to_documents([{"id": "d1", "text": "bees"}])
     True
     """
-    if isinstance(documents, Mapping):
-        return [to_document(pair) for pair in documents.items()]
     if isinstance(documents, str) or not isinstance(documents, Iterable):
         raise BadInput(f"documents must be a list or a mapping, got {type(documents).__name__}", hint=DOCUMENT_HINT)
     if isinstance(documents, Sequence) and not isinstance(documents, list | tuple):
         return documents
-    listed = documents if isinstance(documents, list | tuple) else list(documents)
-    return (
-        listed
-        if all(type(document) is Document for document in listed)
-        else [to_document(document) for document in listed]
-    )
+    items = documents.items() if isinstance(documents, Mapping) else documents
+    listed = items if isinstance(items, list | tuple) else list(items)
+    if all(type(document) is Document for document in listed) and has_plain_ids([[item.id for item in listed]]):
+        return listed
+    ids = IdForms("document")
+    return [to_document(item, ids) for item in listed]
 
 
-def to_document(item: Any) -> Document:
+def to_document(item: Any, ids: IdForms) -> Document:
     """Convert a pair, or a mapping with id and text, to a document."""
     if isinstance(item, Document):
-        return item
+        return item if item.id == "" else item._replace(id=ids.convert(item.id))  # only lenient readers leave it empty
     fields: Mapping[str, Any] = {}
     if isinstance(item, Mapping):
         fields = {"id": item.get("_id"), **item}
@@ -76,4 +75,4 @@ def to_document(item: Any) -> Document:
         raise BadInput(f"not a document: {str(item)[:60]!r}; expected an id and a text", hint=DOCUMENT_HINT)
     if not isinstance(metadata, Mapping):
         raise BadInput(f"metadata of document `{name}` must be a mapping, got {str(metadata)[:60]!r}")
-    return Document(str(name), text, str(fields.get("title") or ""), metadata)
+    return Document(ids.convert(name), text, str(fields.get("title") or ""), metadata)

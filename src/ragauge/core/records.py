@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ragauge.core.documents import Document, Documents, to_documents
 from ragauge.core.errors import BadInput, describe_failures, failed_queries
 from ragauge.core.findings import Note
+from ragauge.core.ids import IdForms, to_id, with_text_ids, with_text_keys
 from ragauge.core.record_types import TabularResult, json_form
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Judgments:
         source: str = "judgments",
     ) -> None:
         if isinstance(grades, Mapping):
-            self.nested = grades
+            self.nested = with_text_ids(grades)
         else:
             self.frame = grades
         self.source = source
@@ -188,10 +189,28 @@ def to_targets(targets: Mapping[Any, Any]) -> dict[str, list[str]]:
     """
     if not isinstance(targets, Mapping):
         raise BadInput(f"a target map must be a mapping, got {type(targets).__name__}", hint='pass {"d1": ["A", "B"]}')
+    docs = IdForms("document")
     return {
-        str(doc): [str(value)] if isinstance(value, str) or not isinstance(value, Iterable) else [str(t) for t in value]
+        docs.convert(doc): [
+            to_id(target, f"a target of document `{doc}`")
+            for target in ([value] if isinstance(value, str) or not isinstance(value, Iterable) else value)
+        ]
         for doc, value in targets.items()
     }
+
+
+def to_queries(queries: Any) -> Mapping[str, str]:
+    """Convert queries to `{id: text}`; texts without ids are numbered from q1.
+
+    >>> to_queries(["How?", "Why?"])
+    {'q1': 'How?', 'q2': 'Why?'}
+    """
+    if isinstance(queries, list | tuple) and all(isinstance(text, str) for text in queries):
+        return {f"q{number}": text for number, text in enumerate(queries, 1)}
+    if not isinstance(queries, Mapping):
+        message = f"queries must be a mapping of texts by id or a list of texts, got {str(queries)[:60]}"
+        raise BadInput(message, hint='pass {"q1": "How?"}')
+    return with_text_keys(queries, "query")
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +239,7 @@ class Dataset:
             self,
             name: str,
             documents: Documents,
-            queries: Mapping[str, str],
+            queries: Mapping[str, str] | Sequence[str],
             judgments: Judgments | ScoresByQuery,
             answers: Mapping[str, str] = ...,
             tags: Mapping[str, Mapping[str, str]] = ...,
@@ -231,11 +250,14 @@ class Dataset:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "documents", to_documents(self.documents))
+        object.__setattr__(self, "queries", to_queries(self.queries))
         judgments = to_judgments(self.judgments)
         if self.targets is not None:
             judgments = judgments.with_targets(to_targets(self.targets))
         object.__setattr__(self, "judgments", judgments)
         object.__setattr__(self, "targets", judgments.targets)
+        object.__setattr__(self, "answers", with_text_keys(self.answers, "query"))
+        object.__setattr__(self, "tags", with_text_keys(self.tags, "query"))
 
     @cached_property
     def texts(self) -> dict[str, str]:

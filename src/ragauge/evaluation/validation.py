@@ -183,7 +183,8 @@ def validate_files(
     except BadInput as error:
         return [Finding(qrels, "unreadable", True, 1, error.message)]
     corpus_ids = None if corpus is None else read_corpus_ids(corpus)
-    findings = run_checks(JUDGMENT_CHECKS, JudgmentFile(InputFile(qrels).label, rows, corpus_ids)).findings
+    file = JudgmentFile(InputFile(qrels).label, rows, corpus_ids, _may_have_subtopics(qrels, rows, qrels_format))
+    findings = run_checks(JUDGMENT_CHECKS, file).findings
     for run in runs:
         try:
             whole_run = readers.read_run(run)
@@ -205,6 +206,24 @@ class JudgmentFile(NamedTuple):
     rows: pl.DataFrame
     corpus: pl.Series | None
     """Ids of the documents, if known."""
+    may_have_subtopics: bool = False
+    """Whether the second column, which is not used, distinguishes the rows of a document."""
+
+
+def _may_have_subtopics(qrels: str, rows: pl.DataFrame, qrels_format: str | None) -> bool:
+    """Return whether documents that have several rows differ in the second column of a TREC file."""
+    if qrels_format is not None or rows.select("query", "doc").is_unique().all():
+        return False
+    try:
+        by_subtopic = readers.read_judgment_rows(qrels, format="subtopics")
+    except BadInput:
+        return False
+    return by_subtopic["subtopic"].n_unique() > 1 and bool(
+        by_subtopic.select("query", "doc", "subtopic").is_unique().all()
+    )
+
+
+SUBTOPICS_ADVICE = "; the rows differ in the second column: add `--qrels-format subtopics` if it is the subtopic"
 
 
 class RunFile(NamedTuple):
@@ -249,13 +268,14 @@ def _check_judgment_rows(file: JudgmentFile) -> Iterator[Finding]:
     import polars as pl
 
     subject, rows = file.subject, file.rows
+    advice = SUBTOPICS_ADVICE if file.may_have_subtopics else ""
     pair = ["query", "doc"] + (["subtopic"] if "subtopic" in rows.columns else [])
     n_repeated = (
         rows.filter(pl.struct(*pair, "grade").is_duplicated()).height
         - rows.filter(pl.struct(*pair, "grade").is_duplicated()).unique([*pair, "grade"]).height
     )
     if n_repeated:
-        yield Finding(subject, "duplicate rows", True, n_repeated, f"duplicate rows: {n_repeated}")
+        yield Finding(subject, "duplicate rows", True, n_repeated, f"duplicate rows: {n_repeated}{advice}")
     distinct = rows.unique([*pair, "grade"], maintain_order=True)
     conflicting = distinct.filter(pl.struct(pair).is_duplicated()).unique(pair, maintain_order=True)
     if conflicting.height:
@@ -264,7 +284,7 @@ def _check_judgment_rows(file: JudgmentFile) -> Iterator[Finding]:
             "conflicting grades",
             True,
             conflicting.height,
-            f"documents with conflicting grades for a query: {conflicting.height}",
+            f"documents with conflicting grades for a query: {conflicting.height}{'' if n_repeated else advice}",
             _first_pairs(conflicting),
         )
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING, Document, to_documents
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import format_id
 from ragauge.files.document_rows import (
     DOCUMENT_FIELDS,
     METADATA_FIELD,
@@ -179,8 +180,7 @@ def check_row_id(name: str, ids: set[str], location: RowLocation, names: FieldNa
 
 def find_row_id(row: Mapping[str, Any], names: FieldNames) -> str:
     """Return the id of a row; empty if it has none."""
-    name = next((row[key] for key in names.ids if row.get(key) is not None), None)
-    return str(name) if name is not None and str(name).strip() else ""
+    return format_id(next((row[key] for key in names.ids if row.get(key) is not None), None))
 
 
 def _to_document(row: Mapping[str, Any], location: RowLocation, names: FieldNames, log: FlawLog) -> Document | None:

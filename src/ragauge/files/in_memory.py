@@ -5,16 +5,25 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import repeat
-from numbers import Real
+from numbers import Number, Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ragauge.core.errors import BadInput
+from ragauge.core.errors import BadInput, excerpt
+from ragauge.core.ids import IdForms, format_id, to_id, with_text_ids
 from ragauge.core.records import Judgments, Run, ScoresByQuery
 from ragauge.core.text import check_id
-from ragauge.files.table_files import check_no_nulls, select_judgment_columns, select_run_columns
+from ragauge.files.source import wrap_library_errors
+from ragauge.files.table_files import (
+    DOC_COLUMNS,
+    QUERY_COLUMNS,
+    check_duplicate_columns,
+    check_no_nulls,
+    find_column,
+    select_judgment_columns,
+    select_run_columns,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +50,32 @@ def to_polars(frame: Any) -> pl.DataFrame:
 
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
-    return frame if isinstance(frame, pl.DataFrame) else pl.from_pandas(frame)
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    check_duplicate_columns(None, list(map(str, frame.columns)), "the frame")
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        converted: pl.DataFrame = pl.from_pandas(frame)
+        return converted
+    # Columns of objects may mix types, which polars does not convert.
+    texts = {name: _to_texts(name, frame[name].tolist()) for name in frame.columns if frame[name].dtype == object}
+    with wrap_library_errors("the frame", problem="cannot be converted"):
+        converted = pl.from_pandas(frame.assign(**texts))
+        return converted  # noqa: RET504 - pandas has no types
+
+
+def _to_texts(name: Any, values: Sequence[Any]) -> list[str | None]:
+    """Convert the values of a column to texts; raise BadInput for other objects, and for an id in two forms."""
+    is_id = find_column([str(name)], (*QUERY_COLUMNS, *DOC_COLUMNS)) is not None
+    ids = IdForms("query" if find_column([str(name)], QUERY_COLUMNS) else "document")
+    texts: list[str | None] = []
+    for value in values:
+        if not (value is None or isinstance(value, str | Number | np.generic)):
+            raise BadInput(f"column `{name}` must hold texts or numbers, got {type(value).__name__}")
+        text = value if isinstance(value, str) else format_id(value)
+        if is_id and format_id(text):
+            ids.convert(value)
+        texts.append(text or None)
+    return texts
 
 
 def is_single_run(run: Mapping[Any, Any]) -> bool:
@@ -81,21 +115,42 @@ def judgments_from_memory(value: Any) -> Judgments:
 
 def check_grades(judgments: Judgments) -> Judgments:
     """Return the judgments; raise BadInput for a grade that is not a finite number."""
-    with contextlib.suppress(TypeError, ValueError):
-        if np.isfinite(judgments.pool.grades).all():
+    documents = judgments.nested.values() if "nested" in judgments.__dict__ else ()
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        total = sum(sum(docs.values()) for docs in documents)  # unlike an array, a sum refuses texts
+        if np.isfinite(total) and np.isfinite(judgments.pool.grades).all():
             return judgments
     for query, docs in judgments.nested.items():
         for doc, grade in docs.items():
             number: Any = grade
-            if not isinstance(number, Real) or not math.isfinite(number):
-                message = f"the grade of document `{doc}` for query `{query}` must be a number, got {grade!r}"
+            if not isinstance(number, Real) or not _is_finite(number):
+                message = (
+                    f"the grade of document `{doc}` for query `{query}` must be a number, got {excerpt(repr(grade))}"
+                )
                 raise BadInput(message, file=judgments.source)
     return judgments
 
 
+def _is_finite(number: Any) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:
+        return False
+
+
+def _to_score(score: Any, doc: str, query: str) -> float:
+    """Convert a score to a float; raise BadInput if that is impossible."""
+    try:
+        return float(score)
+    except (TypeError, ValueError, OverflowError):
+        message = f"the score of document `{doc}` for query `{query}` must be a number, got {excerpt(repr(score))}"
+        raise BadInput(message) from None
+
+
 def _to_nested_grades(judgments: Mapping[Any, Any]) -> ScoresByQuery:
     if _is_nested(judgments):
-        return with_text_ids(judgments)
+        return judgments  # `Judgments` converts its ids
+    queries = IdForms("query")
     rows = []
     for query, docs in judgments.items():
         # Relevant documents, or pairs of document and grade; a single text is one document.
@@ -106,7 +161,7 @@ def _to_nested_grades(judgments: Mapping[Any, Any]) -> ScoresByQuery:
                 )
             rows.append((query, *doc) if isinstance(doc, list | tuple) else (query, doc))
     grades = _judgments_from_tuples(rows).nested
-    return {str(query): grades.get(str(query), {}) for query in judgments}
+    return {name: grades.get(name, {}) for name in map(queries.convert, judgments)}
 
 
 def _is_nested(mapping: Mapping[Any, Any]) -> bool:
@@ -114,18 +169,9 @@ def _is_nested(mapping: Mapping[Any, Any]) -> bool:
     return all(issubclass(kind, Mapping) for kind in set(map(type, mapping.values())))
 
 
-def with_text_ids(mapping: Mapping[Any, Mapping[Any, Any]]) -> ScoresByQuery:
-    """Return the mapping if its ids are texts, else a copy with ids converted to text.
-
-    Only the first document of each query is checked.
-    """
-    first_docs = map(next, map(iter, mapping.values()), repeat(""))
-    texts = {*map(type, mapping), *map(type, first_docs)} <= {str}
-    return mapping if texts else {str(q): {str(d): v for d, v in docs.items()} for q, docs in mapping.items()}
-
-
 def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
     grades: dict[str, dict[str, float]] = {}
+    queries, docs = IdForms("query"), IdForms("document")
     for number, row in enumerate(rows, 1):
         if hasattr(row, "query_id"):  # ir_measures' Qrel
             query, doc, grade = row.query_id, row.doc_id, row.relevance
@@ -133,9 +179,10 @@ def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
             query, doc, grade = (*row, 1)[:3] if len(row) < 4 else (row[0], row[2], row[3])
         else:
             raise BadInput(f"judgment {number} is {row!r}", hint="(query, document) or (query, document, grade)")
-        grade_by_doc = grades.setdefault(str(query), {})
-        if grade_by_doc.setdefault(str(doc), grade) != grade:
-            raise BadInput(f"document `{doc}` of query `{query}` has the grades {grade_by_doc[str(doc)]:g}, {grade:g}")
+        query_id, doc_id = queries.convert(query), docs.convert(doc)
+        grade_by_doc = grades.setdefault(query_id, {})
+        if grade_by_doc.setdefault(doc_id, grade) != grade:
+            raise BadInput(f"document `{doc_id}` of query `{query_id}` has the grades {grade_by_doc[doc_id]}, {grade}")
     return Judgments(grades, source="a list")
 
 
@@ -174,10 +221,12 @@ def judgments_from_subtopics(rows: Iterable[tuple[Any, Any, Any, Any]], source: 
     """
     best: dict[str, dict[str, float]] = {}
     subtopics: dict[str, dict[str, float]] = {}
-    for query, subtopic, doc, grade in rows:
-        grade_by_doc = best.setdefault(str(query), {})
-        grade_by_doc[str(doc)] = max(float(grade), grade_by_doc.get(str(doc), float(grade)))
-        earlier_grade = subtopics.setdefault(str(query), {}).setdefault(f"{subtopic}\t{doc}", float(grade))
+    queries, docs = IdForms("query"), IdForms("document")
+    for raw_query, raw_subtopic, raw_doc, grade in rows:
+        query, subtopic, doc = queries.convert(raw_query), to_id(raw_subtopic, "a subtopic"), docs.convert(raw_doc)
+        grade_by_doc = best.setdefault(query, {})
+        grade_by_doc[doc] = max(float(grade), grade_by_doc.get(doc, float(grade)))
+        earlier_grade = subtopics.setdefault(query, {}).setdefault(f"{subtopic}\t{doc}", float(grade))
         if earlier_grade != float(grade):
             grades = f"{earlier_grade:g}, {grade:g}"
             message = f"document `{doc}` of subtopic `{subtopic}` of query `{query}` has the grades {grades}"
@@ -210,6 +259,7 @@ def run_from_memory(value: Any, name: str = "run") -> Run | ScoresByQuery:
 
 def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
     scores: dict[str, dict[str, float]] = {}
+    queries, docs = IdForms("query"), IdForms("document")
     for number, row in enumerate(rows, 1):
         if hasattr(row, "query_id"):  # ir_measures' ScoredDoc
             query, doc, score = row.query_id, row.doc_id, row.score
@@ -217,10 +267,11 @@ def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
             query, doc, score = row
         else:
             raise BadInput(f"row {number} of the run is {row!r}", hint="(query, document, score)")
-        score_by_doc = scores.setdefault(str(query), {})
-        if str(doc) in score_by_doc:
-            raise BadInput(f"document `{doc}` appears more than once in the ranking of query `{query}`")
-        score_by_doc[str(doc)] = score
+        query_id, doc_id = queries.convert(query), docs.convert(doc)
+        score_by_doc = scores.setdefault(query_id, {})
+        if doc_id in score_by_doc:
+            raise BadInput(f"document `{doc_id}` appears more than once in the ranking of query `{query_id}`")
+        score_by_doc[doc_id] = score
     return scores
 
 
@@ -230,7 +281,9 @@ def _run_from_ranked_lists(rankings: Mapping[Any, Any], name: str) -> Run:
     Items are ids, (id, score) pairs, or objects with id and score.
     """
     rows: list[tuple[str, str, float]] = []
+    queries, docs = IdForms("query"), IdForms("document")
     for query, ranked in rankings.items():
+        query_id = queries.convert(query)
         for position, item in enumerate(ranked.items() if isinstance(ranked, Mapping) else ranked):
             if isinstance(item, Mapping):
                 doc, score = item.get("id", item.get("doc_id")), item.get("score", -float(position))
@@ -238,7 +291,8 @@ def _run_from_ranked_lists(rankings: Mapping[Any, Any], name: str) -> Run:
                 doc, score = item if isinstance(item, list | tuple) else (item, -float(position))
             if doc is None or isinstance(doc, list | Mapping):
                 raise BadInput(f"the ranking of query `{query}` has {item!r}", hint="an id, or (id, score)")
-            rows.append((str(query), str(doc), float(score)))
+            doc_id = docs.convert(doc)
+            rows.append((query_id, doc_id, _to_score(score, doc_id, query_id)))
     return Run(check_no_nulls(_build_run_table(rows), "the run", "score", None), name)
 
 
@@ -246,7 +300,7 @@ def to_run_table(run: Run | ScoresByQuery) -> pl.DataFrame:
     """Convert a run in memory to a table with the columns query, doc, score."""
     if isinstance(run, Run):
         return run.table
-    return _build_run_table([(q, d, float(s)) for q, docs in run.items() for d, s in docs.items()])
+    return _build_run_table([(q, d, _to_score(s, d, q)) for q, docs in run.items() for d, s in docs.items()])
 
 
 def _build_run_table(rows: list[tuple[str, str, float]]) -> pl.DataFrame:
@@ -280,6 +334,8 @@ def run_from_arrays(ids: Any, scores: Any, queries: Sequence[str] | None = None,
     )
     if id_array.shape != values.shape or id_array.ndim != 2 or len(names) != len(id_array):
         raise BadInput(f"ids of shape {id_array.shape} and scores of shape {values.shape} for {len(names)} queries")
+    if id_array.dtype.kind == "f" and (id_array == np.round(id_array)).all():
+        id_array = id_array.astype(np.int64)
     steps = np.diff(values, axis=1)
     if steps.size and (steps >= 0).all() and (steps > 0).any():
         raise BadInput("the scores rise down every list, as distances do", hint="pass -distances as the scores")
@@ -302,10 +358,11 @@ def judgments_from_neighbours(ids: Any, distances: Any = None, queries: Sequence
     >>> judgments_from_neighbours([[7, 3]]).nested
     {'0': {'7': 1, '3': 1}}
     """
-    names = [str(q) for q in (queries if queries is not None else range(len(ids)))]
+    names = [to_id(query, "a query id") for query in (queries if queries is not None else range(len(ids)))]
     if len(ids) != len(names):
         raise BadInput(f"{len(ids)} rows of neighbours for {len(names)} queries")
-    true = {n: dict.fromkeys((str(i) for i in row if str(i) != "-1"), 1) for n, row in zip(names, ids, strict=True)}
+    id_rows = [[doc for doc in map(to_id, row) if doc != "-1"] for row in ids]
+    true = {name: dict.fromkeys(row, 1) for name, row in zip(names, id_rows, strict=True)}
     distances_by_query = (
         None if distances is None else {n: [float(d) for d in row] for n, row in zip(names, distances, strict=True)}
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import IO, Any
 
 from ragauge.core.errors import BadInput, error_summary
+from ragauge.core.ids import ID_BLANKS, IdForms, MixedIds, to_id
 from ragauge.core.records import Judgments, Run, ScoresByQuery, to_targets
 from ragauge.core.structured_text import parse_json
-from ragauge.core.text import clean_json, may_have_surrogates, warn_replaced
+from ragauge.core.text import clean_json, may_have_surrogates, one_line, warn_replaced
 from ragauge.files.in_memory import judgments_from_memory, run_from_memory, to_run_table
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import DOC_COLUMNS, check_no_nulls, find_column, is_header
@@ -20,6 +23,9 @@ def read_json(source: InputFile, *, ids: bool = False) -> Any:
     """Read a JSON file. With `ids`, every text in it is an id."""
     data = source.read()
     parsed = parse_json(data, file=source.label)
+    if ids and isinstance(parsed, dict) and {"task_name", "scores"} <= parsed.keys():
+        hint = "pass the judgments of the task and the rankings that MTEB saved as predictions"
+        raise BadInput("scores of a task of MTEB; expected judgments or a run", file=source.label, hint=hint)
     if not may_have_surrogates(data):
         return parsed
     cleaned, replaced = clean_json(parsed, file=source.label, data=data, ids=ids)
@@ -65,17 +71,18 @@ def read_rig(source: InputFile) -> Judgments:
     Used fields are `query_id` and `relevant_docs`, which has grades by document or is a list.
     """
     grades: dict[str, dict[str, float]] = {}
+    query_ids, doc_ids = IdForms("query", file=source.label), IdForms("document", file=source.label)
     for line, item in read_json_lines(source):
         if "query_id" not in item or "relevant_docs" not in item:
             raise BadInput("expected query_id and relevant_docs", file=source.label, line=line)
-        query, docs = str(item["query_id"]), item["relevant_docs"]
+        query, docs = query_ids.convert(item["query_id"], line), item["relevant_docs"]
         if query in grades:
             raise BadInput(f"query `{query}` appears more than once", file=source.label, line=line)
         if isinstance(docs, list) and all(isinstance(doc, str | int) for doc in docs):
             docs = dict.fromkeys(docs, 1)
         if not isinstance(docs, dict) or not all(isinstance(g, int | float) for g in docs.values()):
             raise BadInput("relevant_docs must be a list, or grades by document", file=source.label, line=line)
-        grades[query] = {str(doc): grade for doc, grade in docs.items()}
+        grades[query] = {doc_ids.convert(doc, line): grade for doc, grade in docs.items()}
     if not grades:
         raise BadInput("no judgments", file=source.label)
     return Judgments(grades, source=source.label)
@@ -89,6 +96,24 @@ def write_rig(judgments: Judgments, out: IO[bytes]) -> None:
         out.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
 
 
+@contextmanager
+def _locate_ids(source: InputFile) -> Iterator[None]:
+    """Add file and lines to the error for an id in two forms."""
+    try:
+        yield
+    except MixedIds as error:
+        text = source.read().decode("utf-8", "replace")
+        first, second = (_find_line(form, text) for form in error.forms)
+        raise MixedIds(error.noun, error.forms, (first, second), file=source.label) from None
+
+
+def _find_line(form: Any, text: str) -> int | None:
+    """Find the line of the first text or number of a JSON file that is this id."""
+    pattern = re.escape(json.dumps(form, ensure_ascii=False))
+    match = re.search(pattern if isinstance(form, str) else rf'(?<![\w."]){pattern}(?![\w."])', text)
+    return None if match is None else text.count("\n", 0, match.start()) + 1
+
+
 def read_json_judgments(source: InputFile) -> Judgments:
     """Read judgments from JSON.
 
@@ -97,18 +122,35 @@ def read_json_judgments(source: InputFile) -> Judgments:
     parsed = read_json(source, ids=True)
     try:
         if isinstance(parsed, dict) and isinstance(parsed.get("ground_truth"), list) and "queries" in parsed:
-            parsed = dict(zip((str(q) for q in parsed["queries"]), parsed["ground_truth"], strict=True))
-        return Judgments(judgments_from_memory(parsed).nested, source=source.label)
+            parsed = _pair_ground_truth(parsed["queries"], parsed["ground_truth"], source.label)
+        with _locate_ids(source):
+            return Judgments(judgments_from_memory(parsed).nested, source=source.label)
+    except MixedIds:
+        raise
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: grade}}, {query: [document, …]}, or {queries, ground_truth}"
         raise BadInput(f"not a judgments file ({error_summary(error)})", file=source.label, hint=hint) from None
+
+
+def _pair_ground_truth(queries: Sequence[Any], ground_truth: Sequence[Any], label: str) -> dict[str, Any]:
+    """Pair the queries of pgVectorDB with their relevant documents; raise BadInput for a duplicate query."""
+    relevant: dict[str, Any] = {}
+    for number, (query, docs) in enumerate(zip(queries, ground_truth, strict=True), 1):
+        name = to_id(query, f"query {number}")
+        if name in relevant:
+            raise BadInput(f"query {number} appears more than once: `{one_line(name, 80)}`", file=label)
+        relevant[name] = docs
+    return relevant
 
 
 def read_json_run(source: InputFile) -> Run:
     """Read a run from JSON: `{query: {document: score}}` or `{query: [document, …]}`."""
     parsed = read_json(source, ids=True)
     try:
-        table = to_run_table(run_from_memory(parsed, source.stem))
+        with _locate_ids(source):
+            table = to_run_table(run_from_memory(parsed, source.stem))
+    except MixedIds:
+        raise
     except (TypeError, ValueError, AttributeError) as error:
         hint = "{query: {document: score}} or {query: [document, …]}"
         raise BadInput(f"not a run file ({error_summary(error)})", file=source.label, hint=hint) from None
@@ -125,23 +167,27 @@ def read_targets(source: InputFile) -> dict[str, list[str]]:
     """
     targets: dict[str, list[str]] = {}
     if source.ending in (".jsonl", ".ndjson"):
+        docs = IdForms("document", file=source.label)
         for line_number, item in read_json_lines(source):
             doc, target_column = find_column(list(item), DOC_COLUMNS), find_column(list(item), ("targets", "target"))
             if doc is None or target_column is None:
                 raise BadInput("expected doc_id and targets", file=source.label, line=line_number)
-            targets.setdefault(str(item[doc]), []).extend(to_targets({"": item[target_column]})[""])
+            targets.setdefault(docs.convert(item[doc], line_number), []).extend(
+                next(iter(to_targets({item[doc]: item[target_column]}).values()))
+            )
         return targets
     if source.ending == ".json":
         parsed = read_json(source, ids=True)
         if not isinstance(parsed, dict):
             raise BadInput("expected {document: [target, …]}", file=source.label)
-        return to_targets(parsed)
+        with _locate_ids(source):
+            return to_targets(parsed)
     number = 0
     for block in source.blocks():
         for line in block.decode("utf-8", "replace").split("\n"):
             number += 1
             try:
-                parts = _split_target_line(line, source.ending)
+                parts = [part.strip(ID_BLANKS) for part in _split_target_line(line, source.ending)]
             except csv.Error:
                 hint = "a carriage return alone ends no line; `tr '\\r' '\\n'` makes lines of them"
                 raise BadInput(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import ID_BLANKS
 from ragauge.core.records import FrameTransform, identity_transform
 from ragauge.files.parquet import scan_parquet
 from ragauge.files.source import InputFile, map_in_order, wrap_library_errors
@@ -70,7 +71,8 @@ class RowGroup(NamedTuple):
     def queries(self) -> pl.Series:
         """Read the query of each row."""
         with _wrap_read_errors(self.path):
-            return select_run_columns(self._scan_rows(), self.label).lazy().select("query").collect()["query"]
+            queries = select_run_columns(self._scan_rows(), self.label).lazy().select("query").collect()["query"]
+        return queries.str.strip_chars(ID_BLANKS)
 
     def cut(self, n_first: int) -> tuple[RowGroup, RowGroup]:
         """Split into the first `n_first` rows and the rest."""
@@ -144,6 +146,13 @@ def open_parquet_run(path: str) -> ParquetRun:
     location = Path(path)
     if not location.is_dir():
         return ParquetRun(InputFile(path).stem, _split_into_row_groups(location, ()))
+    if (unread := find_unread_folder(location)) is not None:
+        raise BadInput(
+            f"the Parquet files in {unread.relative_to(location)}/ are not read; expected the files of one run in one "
+            f"folder, or in folders named column=value",
+            file=path,
+            hint=f"move the files of the run into {path}",
+        )
     pieces = [
         piece
         for file in _find_parquet_files(location)
@@ -163,14 +172,37 @@ def is_multi_file_run(folder: Path) -> bool:
 
 
 def _find_parquet_files(folder: Path) -> Iterator[Path]:
-    own_names = ("run.parquet", "repeats.parquet", "timings.parquet", "judgments.parquet", "queries.parquet")
-    for entry in sorted(folder.iterdir()):
-        if entry.name.startswith(("_", ".")):  # metadata files of writers
-            continue
-        if entry.is_dir() and "=" in entry.name:
-            yield from _find_parquet_files(entry)
-        elif entry.suffix == ".parquet" and entry.name not in own_names:
+    entries = [entry for entry in sorted(folder.iterdir()) if not _is_metadata(entry)]
+    own_names = ("repeats.parquet", "timings.parquet", "judgments.parquet", "queries.parquet")
+    files = {entry.name for entry in entries if _is_parquet(entry)}.difference(own_names)
+    if files == {"run.parquet"} or (folder / "timings.parquet").exists():
+        files.discard("run.parquet")  # a run folder without its manifest
+    for entry in entries:
+        if entry.name in files:
             yield entry
+        elif entry.is_dir() and "=" in entry.name:
+            yield from _find_parquet_files(entry)
+
+
+def _is_metadata(entry: Path) -> bool:
+    """Return whether a file or folder has metadata of a writer."""
+    return entry.name.startswith(("_", "."))
+
+
+def _is_parquet(entry: Path) -> bool:
+    return entry.suffix.lower() == ".parquet" and not entry.is_dir()
+
+
+def find_unread_folder(folder: Path) -> Path | None:
+    """Find a sub-folder with Parquet files whose name is not `column=value`, so that they are not read."""
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir() and not _is_metadata(entry):
+            if "=" in entry.name:
+                if (inner := find_unread_folder(entry)) is not None:
+                    return inner
+            elif any(_is_parquet(file) for file in entry.rglob("*")):
+                return entry
+    return None
 
 
 def _partition_values(file: Path) -> tuple[tuple[str, str | None], ...]:

@@ -17,7 +17,7 @@ from ragauge.files import beir, in_memory, json_files, table_files, trec
 from ragauge.files.json_files import check_manifest
 from ragauge.files.neighbour_arrays import is_neighbour_array, read_found_neighbours, read_true_neighbours
 from ragauge.files.parquet import check_column_types, read_parquet
-from ragauge.files.parquet_runs import ParquetRun, is_multi_file_run, open_parquet_run
+from ragauge.files.parquet_runs import ParquetRun, find_unread_folder, is_multi_file_run, open_parquet_run
 from ragauge.files.source import InputFile
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ def detect_format(source: InputFile) -> str:
     """Detect the format of a file by its ending and its first line."""
     if source.path != "-" and Path(source.path).is_dir():
         return "beir"
+    if source.ending == ".npz":
+        hint = f"save one array: `numpy.save('ids.npy', numpy.load('{source.path}')['NAME'])`"
+        raise BadInput(
+            "a .npz archive holds several arrays; expected a .npy file with one", file=source.label, hint=hint
+        )
     if source.ending in (".parquet", ".json"):
         return source.ending[1:]
     head = source.head()
@@ -52,7 +57,7 @@ def detect_format(source: InputFile) -> str:
             return "rig"
         return "jsonl" if source.ending or json_files.is_json_row(first) else "json"
     for mark, name in ((",", "csv"), ("\t", "tsv")):
-        if table_files.is_header(first.split(mark)):
+        if table_files.is_header(first.replace('"', "").split(mark)):
             return name
     if source.ending == ".tsv" and len(first.split("\t")) == 3:
         return "beir"
@@ -172,7 +177,11 @@ def open_run_lazily(
         return open_parquet_run(source.path)
     if kind in ("csv", "tsv", "jsonl"):
         return table_files.TableRun(source, kind)
-    raise BadInput(f"a run cannot be in the format {kind}", file=source.label)
+    problem = (
+        "a run with three or four columns needs a header" if kind == "beir" else f"a run cannot be in {kind} format"
+    )
+    hint = "MS MARCO's runs have the header `query_id<tab>doc_id<tab>rank`" if kind == "beir" else None
+    raise BadInput(problem, file=source.label, hint=hint)
 
 
 def _find_run_path(folder: Path) -> str:
@@ -186,6 +195,7 @@ def _find_run_path(folder: Path) -> str:
         return str(folder)
     run_names = sorted(path.parent.name for path in folder.glob("*/run.parquet"))
     unfinished = (folder / "journal.jsonl").exists()
+    unread = None if unfinished or run_names else find_unread_folder(folder)
     raise BadInput(
         "the run in this folder is not finished" if unfinished else "no run is in this folder",
         file=str(folder),
@@ -193,6 +203,8 @@ def _find_run_path(folder: Path) -> str:
         if unfinished
         else f"there are runs in {', '.join(str(folder / name) for name in run_names)}"
         if run_names
+        else f"there are Parquet files in {unread}; to read them as one run, pass that folder"
+        if unread
         else "a run folder has manifest.json and run.parquet; or it has the Parquet files of one run",
     )
 

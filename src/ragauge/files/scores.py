@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import to_id
 from ragauge.core.records import MeasureDict, Scores
 from ragauge.files.json_files import read_json
 from ragauge.files.source import InputFile
@@ -23,7 +24,7 @@ from ragauge.files.table_files import (
     find_column,
     read_header,
 )
-from ragauge.files.table_rows import TableRows, parse_id, read_rows
+from ragauge.files.table_rows import TableRows, read_rows
 
 SYSTEM_NAME_COLUMNS = (*SYSTEM_COLUMNS, "run", "name")
 MEASURE_COLUMNS = ("measure", "metric")
@@ -274,12 +275,12 @@ def _read_rig_report(source: InputFile) -> Scores:
         )
     columns: dict[str, dict[str, float]] = {}
     for entry in metrics:
-        metric = parse_id(entry["metric"], "the name of a metric", source.label)
+        metric = to_id(entry["metric"], "the name of a metric", source.label)
         if metric in columns:
             raise BadInput(f"{metric} appears more than once", file=source.label)
         values = columns.setdefault(metric, {})
         for query, value in entry["per_query"]:
-            query_id = parse_id(query, f"a query of {metric}", source.label)
+            query_id = to_id(query, f"a query of {metric}", source.label)
             if query_id in values:
                 raise BadInput(f"{metric} of query `{query_id}` appears more than once", file=source.label)
             values[query_id] = _parse_score_cell(value, f"{metric} of query `{query_id}`", source.label)

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from ragauge.core.csv_cells import allow_long_cells, restore_cell
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import ID_BLANKS, IdForms, MixedIds
 from ragauge.core.records import FrameTransform, identity_transform
 from ragauge.core.structured_text import parse_json
 from ragauge.core.text import check_id, may_have_surrogates
@@ -92,7 +93,7 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
     try:
         reader = csv.reader(lines, delimiter="\t" if form == "tsv" else ",", skipinitialspace=True, strict=True)
         for cells in reader:
-            restored = [restore_cell(cell.strip()) for cell in cells]
+            restored = [restore_cell(cell.strip(ID_BLANKS)) for cell in cells]
             if any(restored):
                 yield line, restored
             line = reader.line_num + 1
@@ -100,7 +101,7 @@ def numbered_cells(lines: Iterable[str], form: str, label: str) -> Iterator[tupl
         raise BadInput(f"the table cannot be read ({error})", file=label, line=line) from None
 
 
-def check_duplicate_columns(line: int, names: Sequence[str], label: str) -> None:
+def check_duplicate_columns(line: int | None, names: Sequence[str], label: str) -> None:
     """Raise BadInput for a header with a duplicate name, ignoring case.
 
     Which of the two columns counts would be undefined.
@@ -117,9 +118,8 @@ def check_duplicate_columns(line: int, names: Sequence[str], label: str) -> None
 
 def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.DataFrame | pl.LazyFrame:
     """Select the columns query, doc, score (and rank), under any of their known names."""
-    import polars as pl
-
     names = frame.collect_schema().names()
+    check_duplicate_columns(None, names, label)
     query, doc = find_column(names, QUERY_COLUMNS), find_column(names, DOC_COLUMNS)
     score, distance, rank = (
         find_column(names, SCORE_COLUMNS),
@@ -129,24 +129,23 @@ def select_run_columns(frame: pl.DataFrame | pl.LazyFrame, label: str) -> pl.Dat
     if query is None or doc is None or (score is None and distance is None and rank is None):
         raise BadInput(
             f"a run needs a query, a document, and a score, distance or rank; there is no "
-            f"{_missing_columns_text(query, doc)} among "
-            f"{', '.join(names)}",
+            f"{_missing_columns_text(query, doc)} among the columns {', '.join(names) or '(none)'}",
             file=label,
             hint="use columns such as query_id, doc_id, score",
         )
     schema = frame.collect_schema()
     _check_not_nested(schema, [query, doc, *(name for name in (score, distance, rank) if name)], label)
     if score is not None:
-        value = pl.col(score).cast(pl.Float64, strict=False)
+        value = _number_expression(schema, score, label)
     else:  # of distances and ranks, lower is better
-        value = -pl.col(distance or rank or "").cast(pl.Float64, strict=False)
+        value = -_number_expression(schema, distance or rank or "", label)
     expressions = [
         _id_expression(schema, query).alias("query"),
         _id_expression(schema, doc).alias("doc"),
         value.alias("score"),
     ]
     if rank is not None:
-        expressions.append(pl.col(rank).cast(pl.Float64, strict=False).alias("rank"))
+        expressions.append(_number_expression(schema, rank, label).alias("rank"))
     return frame.select(expressions)
 
 
@@ -162,6 +161,7 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
     """
     import polars as pl
 
+    check_duplicate_columns(None, frame.columns, label)
     query, doc, grade = (
         find_column(frame.columns, QUERY_COLUMNS),
         find_column(frame.columns, DOC_COLUMNS),
@@ -169,7 +169,8 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
     )
     if query is None or doc is None:
         raise BadInput(
-            f"judgments need a query and a document; found {', '.join(frame.columns)}",
+            f"judgments need a query and a document; found "
+            f"{', '.join(frame.columns) or 'no column of texts or numbers'}",
             file=label,
             hint="use columns such as query_id, doc_id, relevance",
         )
@@ -186,7 +187,7 @@ def select_judgment_columns(frame: pl.DataFrame, label: str) -> pl.DataFrame:
         )
     schema, subtopic = frame.collect_schema(), find_column(frame.columns, SUBTOPIC_COLUMNS)
     _check_not_nested(schema, [name for name in (query, doc, grade, subtopic) if name], label)
-    value = pl.lit(1.0) if grade is None else pl.col(grade).cast(pl.Float64, strict=False)
+    value = pl.lit(1.0) if grade is None else _number_expression(schema, grade, label)
     expressions = [
         _id_expression(schema, query).alias("query"),
         _id_expression(schema, doc).alias("doc"),
@@ -206,10 +207,21 @@ def _check_not_nested(schema: pl.Schema, names: Iterable[str], label: str) -> No
             raise BadInput(f"column `{name}` must hold texts or numbers, got {schema[name]}", file=label)
 
 
-def _id_expression(schema: pl.Schema, name: str) -> pl.Expr:
-    """Build an expression for a column of ids.
+def _number_expression(schema: pl.Schema, name: str, label: str) -> pl.Expr:
+    """Build an expression for a column of numbers, which may be texts or categories; null if it is not a number."""
+    import polars as pl
 
-    Whole floats (pandas makes them of integers) lose their decimal point, texts the blanks around them.
+    if schema[name].is_temporal():
+        raise BadInput(f"column `{name}` must hold numbers, got {schema[name]}", file=label)
+    column = pl.col(name)
+    texts = column.cast(pl.String) if schema[name] in (pl.Categorical, pl.Enum) else column
+    return texts.cast(pl.Float64, strict=False)
+
+
+def _id_expression(schema: pl.Schema, name: str) -> pl.Expr:
+    """Build an expression for a column of ids as texts.
+
+    Whole floats (pandas makes them of integers) lose their decimal point. `check_no_nulls` removes blanks.
     """
     import polars as pl
 
@@ -221,34 +233,59 @@ def _id_expression(schema: pl.Schema, name: str) -> pl.Expr:
             .then(column.cast(pl.Int64, strict=False).cast(pl.String))
             .otherwise(column.cast(pl.String))
         )
-    return column.str.strip_chars() if schema[name] == pl.String else column.cast(pl.String)
+    return column.cast(pl.String)
 
 
 def check_no_nulls(
     frame: pl.DataFrame, label: str, number: str, first_line: int | None, *, before: int = 0
 ) -> pl.DataFrame:
-    """Return the frame without blank rows; raise BadInput at the first missing value.
+    """Return the frame without blank rows and blanks around ids; raise BadInput at the first missing value.
 
     A rank column with gaps is dropped. `first_line` is the line number of the first row, None if unknown. `before`
     is the number of rows of the file in earlier frames.
     """
     import polars as pl
 
-    empty = pl.all_horizontal(pl.col("query", "doc", number).is_null())
-    if frame.select(empty.any()).item():
-        frame = frame.filter(~empty)
-    if "rank" in frame.columns and (frame["rank"].null_count() or frame["rank"].is_nan().any()):
-        frame = frame.drop("rank")
-    for column in ("query", "doc", number):
+    first_row, unit = (before + 1, "row") if first_line is None else (first_line, "line")
+    for column, noun in (("query", "query"), ("doc", "document")):
+        frame = frame.with_columns(strip_ids(frame[column], noun, label, first_row, unit))
+    columns = [name for name in ("query", "doc", number, "subtopic") if name in frame.columns]
+    is_empty = frame.select(pl.all_horizontal(pl.col(columns).is_null())).to_series()
+    for column in columns:
         is_invalid = frame[column].is_null()
         if column == number:
             is_invalid = is_invalid | frame[column].is_nan().fill_null(value=True)
+        is_invalid &= ~is_empty
         if is_invalid.any():
             row = int(is_invalid.arg_true()[0])
             line = None if first_line is None else first_line + row
             problem = "not a number" if column == number else "missing"
             raise BadInput(f"the {column} of row {before + row + 1} is {problem}", file=label, line=line)
+    if is_empty.any():
+        frame = frame.filter(~is_empty)
+    if "rank" in frame.columns and (frame["rank"].null_count() or frame["rank"].is_nan().any()):
+        frame = frame.drop("rank")
     return frame
+
+
+def strip_ids(ids: pl.Series, noun: str, label: str, first_row: int, unit: str) -> pl.Series:
+    """Remove blanks around ids; a blank id becomes null.
+
+    Raise BadInput for an id in two forms. `first_row` is the number of the first row, counted in `unit`.
+    """
+    import polars as pl
+
+    stripped = ids.str.strip_chars(ID_BLANKS)
+    if not stripped.ne_missing(ids).any():
+        return ids if not (ids == "").any() else ids.set(ids == "", None)
+    forms = pl.DataFrame({"form": ids, "id": stripped}).with_row_index("row").drop_nulls()
+    forms = forms.filter(pl.col("id") != "").unique(["form", "id"], keep="first").sort("row")
+    mixed = forms.filter(pl.col("id").is_duplicated())
+    if mixed.height:
+        first, second = mixed.filter(pl.col("id") == mixed["id"][0]).head(2).iter_rows(named=True)
+        rows = first_row + first["row"], first_row + second["row"]
+        raise MixedIds(noun, (first["form"], second["form"]), rows, file=label, unit=unit)
+    return stripped.set(stripped == "", None)
 
 
 def read_table(source: InputFile, form: str) -> pl.DataFrame:
@@ -304,24 +341,64 @@ def _read_jsonl(source: InputFile) -> pl.DataFrame:
     flat_columns = [k for k, v in first.items() if not isinstance(v, dict | list)]
     schema: dict[str, Any] = {k: pl.Float64 if isinstance(first[k], float) else pl.String for k in flat_columns}
     data = source.read()
+    ids = {name: noun for noun, aliases in _ID_NAMES.items() if (name := find_column(flat_columns, aliases))}
     if may_have_surrogates(data):
-        names = [
-            name for name in (find_column(flat_columns, QUERY_COLUMNS), find_column(flat_columns, DOC_COLUMNS)) if name
-        ]
         for line, text in enumerate(data.splitlines(), 1):
             row = parse_json(text, file=source.label, line=line) if may_have_surrogates(text) else {}
-            for name in names if isinstance(row, dict) else ():
+            for name in ids if isinstance(row, dict) else ():
                 check_id(str(row.get(name)), f"the {name}", file=source.label, line=line)
+    mixed = {name: noun for name, noun in ids.items() if _has_other_form(data, name, first[name])}
+    if mixed:
+        schema |= dict.fromkeys(mixed, pl.String)
     try:
         with locate_text_errors(data, source.label):
             frame = pl.read_ndjson(data, schema=schema)
     except BadInput:
-        for line, text in enumerate(data.splitlines(), 1):
-            if text.strip():
-                parse_json(text, file=source.label, line=line)
+        for _ in _json_rows(data, source.label):
+            pass
         raise
     _check_duplicate_keys(data, frame, source.label)
+    is_partial = bool(ids) and frame.select(pl.any_horizontal(pl.col(list(ids)).is_null()).any()).item()
+    if is_partial or (len(ids) == 2 and any(f'"{name}"'.encode() in data for name in SUBTOPIC_COLUMNS)):
+        _check_row_names(data, list(first), source.label)
+    for name, noun in mixed.items():
+        forms = IdForms(noun, file=source.label)
+        values = ((line, row.get(name)) for line, row in _json_rows(data, source.label))
+        column = [None if value is None or value == "" else forms.convert(value, line) for line, value in values]
+        frame = frame.with_columns(pl.Series(name, column, pl.String))
     return frame
+
+
+_ID_NAMES = {"query": QUERY_COLUMNS, "document": DOC_COLUMNS, "subtopic": SUBTOPIC_COLUMNS}
+"""Names of the columns of ids."""
+
+
+def _json_rows(data: bytes, label: str) -> Iterator[tuple[int, Any]]:
+    """Parse the lines that are not blank, with their numbers."""
+    for line, text in enumerate(data.splitlines(), 1):
+        if text.strip():
+            yield line, parse_json(text, file=label, line=line)
+
+
+def _has_other_form(data: bytes, name: str, value: Any) -> bool:
+    """Return whether a column of ids has texts and numbers, or integers and other numbers."""
+    other = rb"[-\d]" if isinstance(value, str) else rb'(?:"|-?\d+[.eE])' if isinstance(value, int) else rb'"'
+    return re.search(re.escape(json.dumps(name, ensure_ascii=False).encode()) + rb"\s*:\s*" + other, data) is not None
+
+
+def _check_row_names(data: bytes, first: Sequence[str], label: str) -> None:
+    """Raise BadInput for a row whose ids have other names than those of the first row: they would be left out."""
+    expected = {noun: find_column(list(first), names) for noun, names in _ID_NAMES.items()}
+    for line, row in _json_rows(data, label):
+        filled = [name for name, value in row.items() if value is not None]
+        found = {noun: find_column(filled, names) for noun, names in _ID_NAMES.items()}
+        if (filled and not any(found.values())) or any(found[noun] not in (None, expected[noun]) for noun in found):
+            raise BadInput(
+                f"the columns differ from those of the first row: expected {', '.join(first)}, got {', '.join(row)}",
+                file=label,
+                line=line,
+                hint="use the same column names in every row",
+            )
 
 
 def _check_duplicate_keys(data: bytes, table: pl.DataFrame, label: str) -> None:

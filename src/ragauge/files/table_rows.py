@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ragauge.core.errors import BadInput
+from ragauge.core.ids import to_id
 from ragauge.files.json_files import read_json_lines
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import (
@@ -47,23 +47,7 @@ class TableRows:
     def id(self, column: str, i: int, noun: str) -> str:
         """Return the id in a cell; raise BadInput if it is blank."""
         row = "" if self.has_lines else f" of row {self.row_numbers[i]}"
-        return parse_id(self.columns[column][i], f"the {noun}{row}", self.label, self.line(i))
-
-
-def parse_id(value: Any, noun: str, label: str | None, line: int | None = None) -> str:
-    """Convert a value to an id; raise BadInput if it is blank.
-
-    Blanks around it are removed, and the decimal point of a whole float.
-
-    >>> parse_id(" q1 ", "the query", None), parse_id(7.0, "the query", None)
-    ('q1', '7')
-    """
-    if isinstance(value, float) and not math.isnan(value):
-        return str(int(value)) if value.is_integer() else str(value)
-    text = "" if value is None or isinstance(value, float) else str(value).strip()
-    if not text:
-        raise BadInput(f"{noun} is missing", file=label, line=line)
-    return text
+        return to_id(self.columns[column][i], f"the {noun}{row}", self.label, self.line(i))
 
 
 def read_rows(source: InputFile, form: str) -> TableRows:
@@ -109,6 +93,7 @@ def rows_from_mappings(
         for name, cells in columns.items():
             cells.append(filled.get(name))
         numbers.append(number)
+    check_duplicate_columns(None, list(columns), label)
     nested = {name for name, cells in columns.items() if any(isinstance(cell, dict | list) for cell in cells)}
     flat_columns = {name: cells for name, cells in columns.items() if name.strip() and name not in nested}
     return TableRows(label, flat_columns, numbers, in_lines)

@@ -204,6 +204,10 @@ def _suggest_format(parts: list[bytes], names: list[str]) -> str | None:
         return "this looks like a run: judgments come first, then runs"
     if not judgments and len(parts) == 4:
         return "these look like judgments: they come first, then runs"
+    if not judgments and len(parts) == 3:
+        return "a run of MS MARCO needs the header `query_id<tab>doc_id<tab>rank`"
+    if judgments and len(parts) == 3:
+        return "judgments with three columns are separated by tabs and end in .tsv"
     if len(parts) == 1 and b"," in parts[0]:
         return "this looks like a CSV; it needs a header with a query and a document column"
     return None

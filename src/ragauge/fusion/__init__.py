@@ -64,6 +64,14 @@ def tune(
     if targets is not None:
         judgments = judgments.with_targets(readers.read_targets(targets))
     scores_by_run = read_runs(runs)
+    if not any(query in run for run in scores_by_run.values() for query in judgments.nested):
+        queries = next((query for run in scores_by_run.values() for query in run), "none")
+        raise BadInput(
+            f"the runs and the judgments share no query: the judgments have `{next(iter(judgments.nested), 'none')}`, "
+            f"the runs `{queries}`",
+            file=judgments.source,
+            hint="pass the judgments of the queries of these runs",
+        )
     rules = with_target_map(find_convention(convention), judgments)
     measure_name = _parse_single_measure(measure, rules)
 

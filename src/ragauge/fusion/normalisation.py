@@ -24,6 +24,10 @@ def to_ranking(scores: Mapping[str, float]) -> Ranking:
     return sort_ranking(check_scores(scores))
 
 
+SMALLEST_MODERATE_SCORE, LARGEST_MODERATE_SCORE = 1e-140, 1e140
+"""Range in which sums of squares of scores are exact enough."""
+
+
 def check_scores(scores: Mapping[str, float]) -> Ranking:
     """Copy the scores as floats, in input order.
 
@@ -33,6 +37,15 @@ def check_scores(scores: Mapping[str, float]) -> Ranking:
     if not plain or not math.isfinite(sum(scores.values())):
         _check_finite(scores)
     return dict(scores) if plain else {doc: float(score) for doc, score in scores.items()}
+
+
+def avoid_overflow(ranking: Ranking) -> Ranking:
+    """Multiply extreme scores by a power of two, so that differences and squares neither overflow nor become 0."""
+    largest = max(map(abs, ranking.values()), default=0.0)
+    if largest == 0 or SMALLEST_MODERATE_SCORE < largest < LARGEST_MODERATE_SCORE:
+        return ranking
+    exponent = -math.frexp(largest)[1]
+    return {doc: math.ldexp(score, exponent) for doc, score in ranking.items()}
 
 
 def sort_ranking(ranking: Ranking) -> Ranking:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,15 @@ import numpy as np
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import ScoresByQuery
 from ragauge.fusion.methods import FusionMethod, ParameterValue, default_norm, find_method
-from ragauge.fusion.normalisation import Ranking, Rankings, check_scores, find_normalisation, sort_ranking, to_ranking
+from ragauge.fusion.normalisation import (
+    Ranking,
+    Rankings,
+    avoid_overflow,
+    check_scores,
+    find_normalisation,
+    sort_ranking,
+    to_ranking,
+)
 from ragauge.fusion.trained_methods import RelevantRanks, TrainedFusion
 
 
@@ -31,7 +40,7 @@ def fuse_query(
     {'b': 0.6, 'a': 0.4, 'c': 0.0}
     """
     fusion_method, norm, values = _resolve_fusion(method, norm, trained, params, len(rankings))
-    return sort_ranking(fusion_method.function(prepare_rankings(rankings, fusion_method, norm), **values))
+    return fuse_prepared(fusion_method, prepare_rankings(rankings, fusion_method, norm), values)
 
 
 def fuse_runs(
@@ -54,8 +63,7 @@ def fuse_runs(
     fusion_method, norm, values = _resolve_fusion(method, norm, trained, params, len(runs))
     return {
         query: truncate(
-            sort_ranking(fusion_method.function(prepare_rankings(rankings, fusion_method, norm, query), **values)),
-            depth,
+            fuse_prepared(fusion_method, prepare_rankings(rankings, fusion_method, norm, query), values), depth
         )
         for query, rankings in rankings_by_query(runs).items()
     }
@@ -144,11 +152,26 @@ def prepare_rankings(
     normalisation = find_normalisation(norm)
     try:
         check = to_ranking if fusion_method.input_kind != "scores" or normalisation.uses_ranks else check_scores
-        return normalisation.function([check(ranking) for ranking in rankings])
+        checked = [check(ranking) for ranking in rankings]
+        # The other normalisations give the same for all multiples of the scores.
+        return checked if norm == "none" else normalisation.function([avoid_overflow(ranking) for ranking in checked])
     except BadInput as error:
         if query is None:
             raise
         raise BadInput(f"query `{query}`: {error.message}", hint=error.hint) from None
+
+
+def fuse_prepared(fusion_method: FusionMethod, rankings: Rankings, values: Mapping[str, Any]) -> Ranking:
+    """Fuse normalised rankings, best first; raise BadInput if a fused score exceeds the largest number."""
+    fused = fusion_method.function(rankings, **values)
+    if not math.isfinite(sum(fused.values())):
+        for doc, score in fused.items():
+            if not math.isfinite(score):
+                raise BadInput(
+                    f"the fused score of document `{doc}` exceeds the largest number",
+                    hint="use the normalisation min-max, or smaller scores and weights",
+                )
+    return sort_ranking(fused)
 
 
 def truncate(ranking: Ranking, depth: int | None) -> Ranking:

@@ -19,8 +19,8 @@ from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.records import ScoresByQuery
 from ragauge.core.settings import check_keywords
 from ragauge.fusion.methods import FusionMethod, MethodParameter, default_norm, find_method, simplex_weights
-from ragauge.fusion.normalisation import Ranking, Rankings, find_normalisation, sort_ranking
-from ragauge.fusion.query_fusion import learn_values, prepare_rankings, rankings_by_query, truncate
+from ragauge.fusion.normalisation import Ranking, Rankings, find_normalisation
+from ragauge.fusion.query_fusion import fuse_prepared, learn_values, prepare_rankings, rankings_by_query, truncate
 from ragauge.fusion.trained_methods import TrainedFusion
 
 QueryScorer = Callable[[ScoresByQuery], Mapping[str, float]]
@@ -263,9 +263,8 @@ class _TuningSession:
         """Fuse the rankings of the given queries."""
         fusing = {name: value for name, value in params.items() if not self.method.parameters[name].is_training_only}
         values = self.method.resolve_parameters(fusing, self.n_runs) | ({"rows": rows} if rows else {})
-        function = self.method.function
         return {
-            query: truncate(sort_ranking(function(self.rankings[query], **values)), self.depth) for query in queries
+            query: truncate(fuse_prepared(self.method, self.rankings[query], values), self.depth) for query in queries
         }
 
 

@@ -126,7 +126,8 @@ def _load_texts(run: Run, folder: Path, dataset: str | None) -> DocumentTexts:
         path = Path(dataset)
         manifest["origin"] = str(path.resolve()) if path.is_dir() else dataset
     name = str((manifest.get("dataset") or {}).get("name", ""))
-    return find_run_texts([manifest], DocumentTexts(None, queries), "" if dataset is not None else name)
+    advice = f"move it back, or set RAGAUGE_DATA to the folder that has `{name}`"
+    return find_run_texts([manifest], DocumentTexts(None, queries), "" if dataset is not None else name, advice=advice)
 
 
 def _executed_queries(run: Run, texts: DocumentTexts) -> dict[str, str]:

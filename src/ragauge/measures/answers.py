@@ -271,6 +271,12 @@ def parse_answer_measures(
 
     parsed: list[AnswerMeasure] = []
     for entry in [measures] if isinstance(measures, str) else measures:
+        if not isinstance(entry, str | AnswerMeasure):
+            raise BadInput(
+                f"an answer measure must be a name, got {getattr(entry, '__name__', repr(entry))[:80]}; functions of "
+                f"your own are not supported",
+                hint="list the names with `ragauge measures`",
+            )
         names = split_measure_list(entry, _can_parse) if isinstance(entry, str) else []
         parsed += [parse_answer_measure(name, convention) for name in names] if isinstance(entry, str) else [entry]
     return list({str(measure): measure for measure in parsed}.values())

@@ -187,7 +187,9 @@ def _client_classes(library: Any) -> tuple[Any, Any]:
 def _buffer_response(library: Any, response: Any, body: ReplyBody) -> Any:
     """Return the response with its whole body in memory, decompressed and redacted."""
     headers = [
-        (name, redact(value)) for name, value in response.headers.items() if name.lower() not in _DROPPED_HEADERS
+        (name.encode(), redact(value).encode())  # as bytes, because a header may hold any characters
+        for name, value in response.headers.items()
+        if name.lower() not in _DROPPED_HEADERS
     ]
     return library.Response(
         response.status_code,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from importlib import import_module
+from json import JSONDecodeError
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -97,6 +98,8 @@ class OpenAIEndpoint:
         failure = find_failure(error)
         if failure is not None:
             return failure
+        if isinstance(error, JSONDecodeError | UnicodeError):  # the SDK lets them pass
+            return BackendFailed(f"{action} returned an invalid reply ({error})")
         if not isinstance(error, self.sdk.OpenAIError):
             raise error
         return BackendFailed(f"{action} failed: {error}")

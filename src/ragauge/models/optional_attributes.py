@@ -60,6 +60,12 @@ class EmbedderAttributes:
         return tokenizer if isinstance(tokenizer, Tokenizer) else None
 
     @property
+    def probe(self) -> str:
+        """Text that is embedded again before cached vectors are used; empty if it has none."""
+        probe = getattr(self._embedder, "probe", "")
+        return probe if isinstance(probe, str) else ""
+
+    @property
     def parameters(self) -> int | None:
         return _integer(self._embedder, "parameters")
 

@@ -23,6 +23,7 @@ from ragauge.compute.event_loops import map_async, run_coroutine, run_in_thread
 from ragauge.compute.thread_limits import limit_this_thread, limit_threads, plan_threads
 from ragauge.core.documents import EMPTY_MAPPING, Document
 from ragauge.core.errors import BackendRestarted, error_summary
+from ragauge.core.ids import to_id
 from ragauge.core.protocols import Retriever, close_if_possible, describe_query, is_async
 from ragauge.core.randomness import set_trial
 from ragauge.core.settings import Above, AtLeast, AtMost, check_settings
@@ -194,7 +195,7 @@ def _complete_result(
         failure = TypeError("search returned a coroutine; declare it with `async def`")
     if failure is None:
         try:
-            result.docs = [str(hit[0]) for hit in hits[:k]]
+            result.docs = [to_id(hit[0], "the id of a hit") for hit in hits[:k]]
             result.scores = [float(hit[1]) for hit in hits[:k]]
             result.complete = len(hits) < k
         except (TypeError, ValueError, IndexError) as error:

@@ -24,6 +24,7 @@ from ragauge.core.stages import STAGES
 from ragauge.core.structured_text import InvalidText, parse_json
 from ragauge.files.json_files import check_manifest
 from ragauge.files.parquet import check_column_types, read_parquet, write_parquet
+from ragauge.files.parquet_runs import is_multi_file_run
 from ragauge.files.serialization import write_record
 from ragauge.files.workspace import atomic_write
 from ragauge.runs.results import QueryResult
@@ -199,6 +200,8 @@ def has_run(folder: Path) -> bool:
     if (folder / JOURNAL_FILE).exists():
         return is_complete(folder)
     present = [name for name in (RANKING_FILE, TIMINGS_FILE) if (folder / name).exists()]
+    if present == [RANKING_FILE] and is_multi_file_run(folder):
+        return False
     if RANKING_FILE in present and (folder / MANIFEST_FILE).exists():
         return True
     if present or (manifest_value(folder, "plan") is not None and manifest_value(folder, "system") is not None):

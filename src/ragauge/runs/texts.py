@@ -130,11 +130,17 @@ def find_dataset(source: Any, split: str | None = None) -> Dataset | None:
         return None
 
 
-def find_run_texts(manifests: Sequence[Mapping[str, Any]], texts: DocumentTexts, name: str = "") -> DocumentTexts:
+def find_run_texts(
+    manifests: Sequence[Mapping[str, Any]],
+    texts: DocumentTexts,
+    name: str = "",
+    *,
+    advice: str = "pass its path with --dataset",
+) -> DocumentTexts:
     """Load the texts of the dataset that run folders were made on.
 
     The dataset is searched at the path stored in the manifests, then by name. Its documents are used only if their hash
-    matches the stored one; otherwise `absent` says why there are none.
+    matches the stored one; otherwise `absent` says why there are none. `advice` is for a dataset that has moved.
     """
     datasets = [manifest.get("dataset") or {} for manifest in manifests]
     origins = [str(manifest.get("origin") or "") for manifest in manifests]
@@ -148,9 +154,9 @@ def find_run_texts(manifests: Sequence[Mapping[str, Any]], texts: DocumentTexts,
             dataset_texts = _load_dataset_texts(source)
         except RagaugeError as error:
             reason = reason or (
-                f"{source} no longer exists; pass its new path with --dataset"
+                f"{source} no longer exists; {advice}"
                 if Path(source).is_absolute() and not Path(source).exists()
-                else f"the dataset {source} cannot be loaded ({error.message}); pass its path with --dataset"
+                else f"the dataset {source} cannot be loaded ({error.message}); {advice}"
             )
             continue
         if dataset_texts.documents is not None and not hashes - {hash_documents(dataset_texts.documents)}:

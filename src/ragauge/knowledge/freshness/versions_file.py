@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput, UnknownName
+from ragauge.core.ids import to_id
 from ragauge.files.in_memory import is_dataframe, to_polars
 from ragauge.files.json_files import read_json, read_json_lines
 from ragauge.files.parquet import write_parquet
 from ragauge.files.serialization import from_json_data
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import DOC_COLUMNS, TABLE_FORMATS, VERSION_COLUMNS, find_column
-from ragauge.files.table_rows import TableRows, parse_id, read_rows, rows_from_frame, rows_from_mappings
+from ragauge.files.table_rows import TableRows, read_rows, rows_from_frame, rows_from_mappings
 from ragauge.files.workspace import FORMAT_BY_ENDING, atomic_write
 from ragauge.knowledge.freshness.results import DocumentVersion, Freshness
 
@@ -119,7 +120,7 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
             raise BadInput(f"document `{doc_id}` already has a version on {before}", file=rows.label, line=line)
         row_by_doc[doc_id] = row
         key, time, successor = (None if name is None else rows.columns[name][row] for name in fields.values())
-        newer = None if successor is None else parse_id(successor, "what it is superseded by", rows.label, line)
+        newer = None if successor is None else to_id(successor, "what it is superseded by", rows.label, line)
         if newer == doc_id:
             raise BadInput(f"document `{doc_id}` is superseded by itself", file=rows.label, line=line)
         if time is not None:
@@ -127,7 +128,7 @@ def _parse_versions(rows: TableRows) -> list[DocumentVersion]:
         versions.append(
             DocumentVersion(
                 doc_id,
-                None if key is None else parse_id(key, "the key", rows.label, line),
+                None if key is None else to_id(key, "the key", rows.label, line),
                 None if time is None else parse_time(time, f"{EFFECTIVE_FIELD} of `{doc_id}`", rows.label, line),
                 newer,
             )

@@ -18,7 +18,7 @@ from ragauge.core.components import build_component
 from ragauge.core.errors import BadInput, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.protocols import Embedder, Vectors
-from ragauge.core.vectors import check_vectors
+from ragauge.core.vectors import check_vectors, to_unit_rows
 from ragauge.models.optional_attributes import EmbedderAttributes
 
 
@@ -47,6 +47,8 @@ def ensure_name(embedder: Any, name: str) -> Embedder:
     return named
 
 
+MIN_PROBE_COSINE = 0.999
+"""Minimum cosine of a probe text with its cached vector: services round, and compute in batches."""
 MAX_KEYS_PER_QUERY = 500
 """Maximum number of keys per query; SQLite supports 999 parameters everywhere."""
 
@@ -60,7 +62,10 @@ class CachedEmbedder:
     def __init__(self, embedder: Embedder, folder: Path) -> None:
         self._embedder = embedder
         self.name = embedder.name
-        slug = hash_bytes(self.name.encode(), size_bytes=8)
+        self._probe = EmbedderAttributes(embedder).probe
+        self._is_probed = not self._probe
+        # Vectors that were cached without a probe cannot be checked, so a probe starts another file.
+        slug = hash_bytes(f"{self.name}{f' probe {self._probe}' if self._probe else ''}".encode(), size_bytes=8)
         self._path = folder / f"{slug}.sqlite"
         self._lock = threading.Lock()
         self.hits = self.misses = 0
@@ -100,6 +105,7 @@ class CachedEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         keys = [self._text_key(text) for text in texts]
         with self._lock, self._cache_errors(), closing(self._open_cache_file()) as file:
+            self._check_probe(file)
             stored = self._find_vectors(file, list(dict.fromkeys(keys)))
             missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in stored}
             self.hits += len(texts) - len(missing)
@@ -121,6 +127,29 @@ class CachedEmbedder:
                 f"two embedders of different dimensions are called `{self.name}`", hint=f"delete {self._path}"
             )
         return np.frombuffer(b"".join(stored[key] for key in keys), np.float32).reshape(len(keys), -1).copy()
+
+    def _check_probe(self, file: sqlite3.Connection) -> None:
+        """Embed the probe text once; raise BadInput if its cached vector is another one."""
+        if self._is_probed:
+            return
+        vector = np.ascontiguousarray(check_vectors(self._embedder.embed([self._probe]), 1, self.name), np.float32)[0]
+        key = self._text_key(self._probe)
+        if (row := self._find_vectors(file, [key]).get(key)) is None:
+            with file:
+                file.execute("INSERT OR REPLACE INTO vectors VALUES (?, ?)", (key, vector.tobytes()))
+        else:
+            cached = np.frombuffer(row, np.float32)
+            cosine = 0.0
+            if len(cached) == len(vector):
+                first, second = to_unit_rows(np.stack([cached, vector]))
+                cosine = float(first @ second)
+            if not cosine >= MIN_PROBE_COSINE:
+                raise BadInput(
+                    f"the cached vectors of `{self.name}` are of another model: the probe text has a cosine of "
+                    f"{cosine:.4f} with its cached vector; expected at least {MIN_PROBE_COSINE}",
+                    hint=f"delete {self._path}",
+                )
+        self._is_probed = True
 
     def _text_key(self, text: str) -> bytes:
         return hashlib.blake2b(f"{self.name}\0{text}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
