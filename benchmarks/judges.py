@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ragauge.judging import judge_unsaved
+from ragauge.judging.judge import judge_unsaved
 from ragauge.runs.folder import provenance
 
 HERE = Path(__file__).parent

@@ -21,7 +21,7 @@ import numpy as np
 
 from ragauge.core.documents import Hit
 from ragauge.files.workspace import WorkKey
-from ragauge.fusion import fuse
+from ragauge.fusion.fuse import fuse
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries, run_queries_async
 from ragauge.runs.journal import Journal
 

@@ -53,44 +53,44 @@ _HOMES = {
     "VectorSet": "ragauge.store_benchmarks.results",
     "adapt_retriever": "ragauge.systems.adapters",
     "audit": "ragauge.audits",
-    "bench": "ragauge.store_benchmarks",
-    "calibrate": "ragauge.judging.calibration",
-    "compare": "ragauge.comparison",
+    "bench": "ragauge.store_benchmarks.bench",
+    "calibrate": "ragauge.judging.calibration.calibrate",
+    "compare": "ragauge.comparison.compare",
     "compare_embedders": "ragauge.embedder_study.embedder_comparison",
     "compare_tokenizers": "ragauge.embedder_study.tokenizer_study",
     "dask_cluster": "ragauge.compute.dask_cluster",
-    "estimate_cost": "ragauge.judging",
-    "evaluate": "ragauge.evaluation",
-    "evaluate_runs": "ragauge.evaluation",
+    "estimate_cost": "ragauge.judging.judge",
+    "evaluate": "ragauge.evaluation.evaluate",
+    "evaluate_runs": "ragauge.evaluation.evaluate",
     "freshness": "ragauge.knowledge.freshness",
-    "fuse": "ragauge.fusion",
+    "fuse": "ragauge.fusion.fuse",
     "gain": "ragauge.knowledge.gain",
     "gate": "ragauge.gates",
-    "judge": "ragauge.judging",
-    "judge_async": "ragauge.judging",
+    "judge": "ragauge.judging.judge",
+    "judge_async": "ragauge.judging.judge",
     "judgments_from_neighbours": "ragauge.files.in_memory",
     "judgments_from_subtopics": "ragauge.files.in_memory",
     "lint": "ragauge.knowledge.lint",
     "load": "ragauge.datasets",
-    "novelty": "ragauge.knowledge.novelty",
-    "overview": "ragauge.reports",
+    "novelty": "ragauge.knowledge.novelty.novelty",
+    "overview": "ragauge.reports.overviews",
     "pgVectorDB": "ragauge.systems.pgvector",
     "read_judgments": "ragauge.files.readers",
     "read_run": "ragauge.files.readers",
-    "rescore": "ragauge.judging",
-    "report": "ragauge.reports",
-    "run": "ragauge.experiments",
-    "run_each": "ragauge.experiments",
+    "rescore": "ragauge.judging.judge",
+    "report": "ragauge.reports.overviews",
+    "run": "ragauge.experiments.run",
+    "run_each": "ragauge.experiments.run",
     "run_from_arrays": "ragauge.files.in_memory",
     "save_baseline": "ragauge.experiments.baselines",
     "stage": "ragauge.core.stages",
-    "stress": "ragauge.store_stress",
-    "tune": "ragauge.fusion",
+    "stress": "ragauge.store_stress.stress",
+    "tune": "ragauge.fusion.fuse",
 }
 
 if TYPE_CHECKING:
     from ragauge.audits import audit
-    from ragauge.comparison import compare
+    from ragauge.comparison.compare import compare
     from ragauge.comparison.results import Overview
     from ragauge.compute.dask_cluster import dask_cluster
     from ragauge.core.documents import Document, Hit
@@ -114,18 +114,18 @@ if TYPE_CHECKING:
     from ragauge.embedder_study.embedder_comparison import compare_embedders
     from ragauge.embedder_study.results import TokenizerStudy
     from ragauge.embedder_study.tokenizer_study import compare_tokenizers
-    from ragauge.evaluation import evaluate, evaluate_runs
-    from ragauge.experiments import run, run_each
+    from ragauge.evaluation.evaluate import evaluate, evaluate_runs
     from ragauge.experiments.baselines import save_baseline
     from ragauge.experiments.rag_evaluator import RAGEvaluator
+    from ragauge.experiments.run import run, run_each
     from ragauge.files.in_memory import judgments_from_neighbours, judgments_from_subtopics, run_from_arrays
     from ragauge.files.readers import read_judgments, read_run
-    from ragauge.fusion import fuse, tune
+    from ragauge.fusion.fuse import fuse, tune
     from ragauge.gates import gate
     from ragauge.gates.results import Gate
-    from ragauge.judging import estimate_cost, judge, judge_async, rescore
-    from ragauge.judging.calibration import calibrate
+    from ragauge.judging.calibration.calibrate import calibrate
     from ragauge.judging.calibration.results import Calibration
+    from ragauge.judging.judge import estimate_cost, judge, judge_async, rescore
     from ragauge.judging.results import JudgedSamples
     from ragauge.knowledge.freshness import freshness
     from ragauge.knowledge.freshness.results import Freshness
@@ -133,17 +133,17 @@ if TYPE_CHECKING:
     from ragauge.knowledge.gain.results import Gain
     from ragauge.knowledge.lint import lint
     from ragauge.knowledge.lint.results import Lint
-    from ragauge.knowledge.novelty import novelty
+    from ragauge.knowledge.novelty.novelty import novelty
     from ragauge.knowledge.novelty.results import Novelty
     from ragauge.measures.conventions import PRESETS, Convention
     from ragauge.measures.names import Measure
-    from ragauge.reports import overview, report
+    from ragauge.reports.overviews import overview, report
     from ragauge.runs.results import Experiment, ExperimentSet
     from ragauge.stats.comparisons import Comparison, Comparisons
-    from ragauge.store_benchmarks import bench
+    from ragauge.store_benchmarks.bench import bench
     from ragauge.store_benchmarks.results import StoreBenchmark, VectorSet
-    from ragauge.store_stress import stress
     from ragauge.store_stress.results import StressTest
+    from ragauge.store_stress.stress import stress
     from ragauge.systems.adapters import adapt_retriever
     from ragauge.systems.pgvector import PgVectorDB, pgVectorDB
 

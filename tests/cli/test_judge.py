@@ -23,7 +23,7 @@ from ragauge.cli import progress
 from ragauge.compute.progress import Progress
 from ragauge.files.judged_folders import MANIFEST_FILE
 from ragauge.judging.results_folder import read_judged_folder, write_judged_folder
-from ragauge.reports import overview
+from ragauge.reports.overviews import overview
 from waiting import PATIENCE_S, wait_while_running
 
 RAGAUGE = Path(sys.executable).parent / "ragauge"

@@ -14,8 +14,8 @@ from ragauge.compute.thread_limits import limit_threads, plan_threads, planned_t
 from ragauge.core.documents import Document, Hit
 from ragauge.core.records import Dataset, Judgments
 from ragauge.models.embedders import open_embedder
-from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports.latency_tables import build_latency_table, describe_timings
+from ragauge.reports.overviews import OUTPUT_FORMATS, overview
 
 DATA = Dataset(
     "small",

@@ -17,8 +17,8 @@ from ragauge.core.documents import Document, Hit
 from ragauge.core.randomness import query_rng, set_trial
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.specs import Spec
-from ragauge.experiments import run
 from ragauge.experiments.rag_evaluator import RAGEvaluator
+from ragauge.experiments.run import run
 from ragauge.knowledge.gain.snapshot_systems import SnapshotRunner
 from ragauge.runs import folder
 from waiting import count_lines, wait_while_running
@@ -150,7 +150,7 @@ import sys, time
 from pathlib import Path
 sys.path[:0] = {tests!r}
 from test_randomness import DATA, K, TRIALS, search_randomly
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 
 def search(query, k):
     if Path({hang!r}).exists() and len(Path({journal!r}).read_bytes().splitlines()) >= 12:

@@ -19,7 +19,7 @@ from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.datasets import list_datasets, load, python_docs, python_docs_worker, synthetic
 from ragauge.datasets.queries import classify_overlap, content_words
 from ragauge.datasets.synthetic_vocabulary import SYLLABLES, invent_name
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 from ragauge.runs.texts import load_documents
 
 

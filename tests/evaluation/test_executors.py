@@ -22,7 +22,7 @@ from command import run_python
 from ragauge.compute.progress import Progress
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Judgments, Run
-from ragauge.evaluation import compute_judged_ranks_by_name, parse_measures
+from ragauge.evaluation.evaluate import compute_judged_ranks_by_name, parse_measures
 from ragauge.files import parquet_runs
 from ragauge.files.parquet_runs import is_multi_file_run, open_parquet_run
 from ragauge.files.readers import open_run_lazily

@@ -12,8 +12,8 @@ import ragauge
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
 from ragauge.gates import gate
-from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports.latency_tables import build_latency_table
+from ragauge.reports.overviews import OUTPUT_FORMATS, overview
 
 # Two documents have the same text: a cache hit for the second one does not imply an older cache.
 DOCUMENTS = [Document(f"d{i}", f"Document about item{min(i, 4)}.") for i in range(6)]

@@ -22,8 +22,8 @@ from ragauge.core import plugins
 from ragauge.core.documents import Document
 from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.experiments import run
 from ragauge.experiments.experiment_file import read_experiment
+from ragauge.experiments.run import run
 from ragauge.files.workspace import WorkKey
 from ragauge.files.writers import write_run
 from ragauge.runs import system_run
@@ -206,7 +206,7 @@ import sys, time
 from pathlib import Path
 sys.path[:0] = {tests!r}
 from test_experiments import DATA, right
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 
 def slow(query, k):
     with Path({log!r}).open("a") as log:

@@ -23,9 +23,10 @@ from ragauge.comparison.results import compute_mean_ranks, compute_ranks
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.experiments import datasets_by_name, run, run_each
 from ragauge.experiments.experiment_file import read_experiment
-from ragauge.reports import experiment_set, overview
+from ragauge.experiments.run import datasets_by_name, run, run_each
+from ragauge.reports import experiment_set
+from ragauge.reports.overviews import overview
 from ragauge.runs.results import ExperimentSet
 from ragauge.systems.builder import SystemBuilder
 from waiting import PATIENCE_S, count_lines, wait_while_running

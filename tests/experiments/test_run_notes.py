@@ -18,7 +18,7 @@ from ragauge.core.graphs import LinkArrays
 from ragauge.core.randomness import query_rng
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.specs import Spec
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 from ragauge.runs.folder import manifest_value
 from ragauge.systems.builder import SystemBuilder
 

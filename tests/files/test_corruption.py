@@ -11,7 +11,7 @@ import pytest
 
 import ragauge
 from ragauge.core.errors import BadInput
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 from ragauge.files.parquet import read_parquet, write_parquet
 from ragauge.files.readers import read_judgments, read_run
 from ragauge.files.samples import read_samples

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from ragauge.core.errors import BadInput
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 from ragauge.files.workspace import LOCK_FILE, hold_folder
-from ragauge.judging import judge
+from ragauge.judging.judge import judge
 from result_folders import DATA, make_system
 
 BUSY = "another process is working in this folder"

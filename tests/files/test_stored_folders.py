@@ -13,8 +13,8 @@ import polars as pl
 import pytest
 
 from ragauge.core.errors import BadInput
-from ragauge.experiments import run
-from ragauge.judging import judge
+from ragauge.experiments.run import run
+from ragauge.judging.judge import judge
 from ragauge.models.embedders import CachedEmbedder
 from ragauge.store_benchmarks.neighbour_cache import find_exact_neighbours
 from ragauge.store_benchmarks.results import VectorSet

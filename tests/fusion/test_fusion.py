@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from command import run_python
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.records import Run
-from ragauge.evaluation import evaluate
+from ragauge.evaluation.evaluate import evaluate
 from ragauge.files.readers import read_run
-from ragauge.fusion import fuse, tune
+from ragauge.fusion.fuse import fuse, tune
 from ragauge.fusion.methods import METHODS, default_norm, find_method, simplex_weights
 from ragauge.fusion.normalisation import NORMALISATIONS
 from ragauge.fusion.query_fusion import fuse_query, fuse_runs, missing_queries, train

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 
 from ragauge.core.records import Dataset, Judgments
-from ragauge.experiments import run
-from ragauge.judging import judge
+from ragauge.experiments.run import run
+from ragauge.judging.judge import judge
 from ragauge.knowledge.lint import lint
-from ragauge.reports import report
+from ragauge.reports.overviews import report
 
 TOPICS = ["bees", "honey", "flowers", "wings", "hives", "stings"]
 DOCUMENTS = {

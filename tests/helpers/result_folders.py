@@ -7,7 +7,7 @@ import os
 
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 from ragauge.output.numbers import format_exact
 
 DOCUMENTS = [Document(f"d{i}", f"word{i}") for i in range(40)]

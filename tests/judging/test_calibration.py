@@ -19,7 +19,7 @@ from ragauge.core.samples import Sample, Support, Unscored
 from ragauge.datasets.labelled_answers import LabelledDataset
 from ragauge.files.json_schemas import json_schema
 from ragauge.files.serialization import read_records, to_json
-from ragauge.judging.calibration import calibrate, estimate_calibration
+from ragauge.judging.calibration.calibrate import calibrate, estimate_calibration
 from ragauge.judging.calibration.charts import build_calibration_charts, roc_points
 from ragauge.judging.calibration.labelled_data import word_overlap
 from ragauge.judging.calibration.report import build_comparison, build_report

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 import ragauge
 from judged_builder import FAITHFULNESS, MODEL, PRECISION, RECALL, RELEVANCE, make_judged, make_lexical_judged, scores
-from ragauge.comparison import compare
+from ragauge.comparison.compare import compare
 from ragauge.comparison.scored_files import score_runs
 from ragauge.core.errors import BadInput, Incomparable
 from ragauge.core.samples import Sample

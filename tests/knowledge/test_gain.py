@@ -347,7 +347,7 @@ def test_gain_batch_novelty_ignores_duplicates_of_taken_documents():
     words = ShingleNovelty(added, KNOWN)
     words.mark_known("a")
     assert words.current()["b"] == 0.0
-    from ragauge.knowledge.novelty import NoveltySettings, prepare_novelty_data
+    from ragauge.knowledge.novelty.novelty import NoveltySettings, prepare_novelty_data
 
     measured = prepare_novelty_data(added, KNOWN, NoveltySettings(embedder="words"))
     chunks = ChunkNovelty(measured.chunks, measured.vectors, measured.highest_similarity, "least")

@@ -20,7 +20,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence
 from ragauge.core.text import shingles, split_words
 from ragauge.files.serialization import to_json
-from ragauge.knowledge.novelty import NoveltySettings, chunks, estimate_novelty_cost, novelty, prepare_novelty_data
+from ragauge.knowledge.novelty import chunks
 from ragauge.knowledge.novelty import chunks as novelty_chunks
 from ragauge.knowledge.novelty import report as novelty_report
 from ragauge.knowledge.novelty.chunks import (
@@ -37,6 +37,7 @@ from ragauge.knowledge.novelty.chunks import (
     split_documents,
     update_similarity,
 )
+from ragauge.knowledge.novelty.novelty import NoveltySettings, estimate_novelty_cost, novelty, prepare_novelty_data
 from ragauge.models.chats.recorded import ScriptedChat
 from ragauge.output.csv import render_csv
 from ragauge.output.markdown import render_markdown

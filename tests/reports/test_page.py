@@ -28,9 +28,10 @@ from ragauge.core.summaries import Mean
 from ragauge.output import page_assets
 from ragauge.output.page import render_page
 from ragauge.output.report import clean_texts
-from ragauge.reports import overview, overview_explorer, overview_report, report
+from ragauge.reports import overview_explorer, overview_report
 from ragauge.reports.overview_report import build_report
 from ragauge.reports.overview_tables import build_failures_table, build_quality_table
+from ragauge.reports.overviews import overview, report
 from ragauge.reports.summary import summarise_overview
 from ragauge.runs.results import Experiment
 

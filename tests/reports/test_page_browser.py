@@ -23,7 +23,7 @@ from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run
 from ragauge.datasets import synthetic
 from ragauge.output.report import clean_texts
-from ragauge.reports import report
+from ragauge.reports.overviews import report
 from ragauge.runs.results import Experiment
 
 MEASURES = ["ndcg@10", "recall@10", "mrr@10"]

@@ -8,9 +8,9 @@ pytest.importorskip("altair")
 
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
-from ragauge.experiments import run
-from ragauge.reports import OUTPUT_FORMATS, overview
+from ragauge.experiments.run import run
 from ragauge.reports.overview_tables import build_other_measures_table, build_quality_table
+from ragauge.reports.overviews import OUTPUT_FORMATS, overview
 
 MEASURES = ["mrr@20", "dr@20", "hit_rate@1", "hit_rate@5", "recall@20", "diversity_count@20", "unique_ratio@20"]
 DOCUMENTS = [Document(f"d{i}", f"word{i} and word{i + 1}") for i in range(12)]

@@ -20,9 +20,9 @@ from ragauge.core.records import MeasureDict, Scores
 from ragauge.core.summaries import Mean
 from ragauge.files.json_schemas import json_schema_of
 from ragauge.output.terminal import render_report, render_table
-from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports.overview_report import build_report, describe_tables
 from ragauge.reports.overview_tables import build_trials_table, describe_trials, has_varying_trials
+from ragauge.reports.overviews import OUTPUT_FORMATS, overview
 from ragauge.reports.system_summaries import summarise_systems
 
 MEASURES = ["mrr@20", "hit_rate@1", "dr@20"]

@@ -15,8 +15,8 @@ import ragauge
 from ragauge.cli import main
 from ragauge.core.errors import BadInput, Incomparable, MissingExtra, UnknownName
 from ragauge.output.formats import format_for_path
-from ragauge.reports import OUTPUT_FORMATS, overview, report
 from ragauge.reports.latency_tables import build_latency_table
+from ragauge.reports.overviews import OUTPUT_FORMATS, overview, report
 from ragauge.stats.intervals import mean_intervals
 
 

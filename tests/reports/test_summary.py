@@ -17,7 +17,7 @@ from ragauge.comparison.results import Overview, StratumMeans, SystemSummary
 from ragauge.core.findings import Audit, Finding
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.core.summaries import Latency, Mean, Speed
-from ragauge.reports import overview
+from ragauge.reports.overviews import overview
 from ragauge.reports.summary import build_cards, summarise_overview
 from ragauge.runs.results import Experiment
 from ragauge.stats import system_pairs

@@ -27,17 +27,17 @@ from ragauge.core.documents import Document
 from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.core.records import Dataset, Judgments, MeasureDict, Run, Scores
 from ragauge.core.summaries import Latency, Mean, Speed
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 from ragauge.files.json_schemas import json_schema_of
 from ragauge.files.scores import read_scores
 from ragauge.output.latex import escape_latex
 from ragauge.output.markdown import escape_markdown
 from ragauge.output.sparklines import ASCII_SPARKLINE_MARKS, SPARKLINE_BLOCKS, downsample, encode_sparklines, sparkline
 from ragauge.output.terminal import render_report, render_table
-from ragauge.reports import OUTPUT_FORMATS, overview
 from ragauge.reports.latency_tables import build_latency_table
 from ragauge.reports.overview_report import build_report, describe_tables
 from ragauge.reports.overview_tables import build_quality_table, build_strata_table
+from ragauge.reports.overviews import OUTPUT_FORMATS, overview
 from ragauge.reports.registry import read_results
 from ragauge.stats.smallest_k import SmallestK
 from written_results import format_results

@@ -13,7 +13,7 @@ import ragauge
 from command import run_shell
 from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.records import Judgments
-from ragauge.experiments import run
+from ragauge.experiments.run import run
 from ragauge.runs.inputs import Inputs
 from ragauge.runs.journal import _decode_result
 from result_folders import DATA, make_system

@@ -26,7 +26,7 @@ from ragauge.output.page import render_page
 from ragauge.output.report import Paragraph
 from ragauge.output.tables import Table
 from ragauge.output.terminal import render_report
-from ragauge.reports import report
+from ragauge.reports.overviews import report
 from ragauge.reports.registry import find_formats
 from ragauge.store_benchmarks.csv_tables import build_filter_rows, build_load_rows, build_point_rows
 from ragauge.store_benchmarks.load_and_cost_charts import draw_benchmark_charts

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from input_cases import CORPUS_INPUTS, DOCUMENTS, write_inputs
-from ragauge.store_stress import load_stress_data
 from ragauge.store_stress.plan import StressSettings
+from ragauge.store_stress.stress import load_stress_data
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from ragauge.files.serialization import read_record
 from ragauge.output.csv import render_csv
 from ragauge.output.report import Code, Facts, Report
 from ragauge.output.tables import Table
-from ragauge.reports import report
+from ragauge.reports.overviews import report
 from ragauge.store_stress.attempts import error_signature
 from ragauge.store_stress.minimal_failure import build_command, describe_confidence, find_minimal_prefix
 from ragauge.store_stress.plan import StressSettings, read_documents, write_documents

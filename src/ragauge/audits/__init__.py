@@ -15,7 +15,8 @@ from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit, has_code, merge_notes
 from ragauge.core.records import Judgments, Run
 from ragauge.core.settings import check_keywords
-from ragauge.evaluation import (
+from ragauge.evaluation.checks import select_checks
+from ragauge.evaluation.evaluate import (
     DEFAULT_MEASURES,
     DIFFERING_TRIALS,
     Measures,
@@ -23,7 +24,6 @@ from ragauge.evaluation import (
     parse_measures,
     with_target_map,
 )
-from ragauge.evaluation.checks import select_checks
 from ragauge.measures.conventions import PRESETS, Convention, find_convention
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.names import Measure

@@ -12,7 +12,7 @@ import numpy as np
 from ragauge.core.documents import Document
 from ragauge.core.findings import FindingTable
 from ragauge.core.records import Judgments, Run, RunFrames, Scores, ScoresByQuery, have_different_rankings
-from ragauge.evaluation import average_trials
+from ragauge.evaluation.evaluate import average_trials
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks, rules_for_rows
 from ragauge.measures.judged_ranks_from_frames import compute_ranks_from_frames

@@ -10,7 +10,7 @@ from typing import Any
 from ragauge.audits.audit_input import AuditInput
 from ragauge.core.errors import MissingEvidence, RagaugeError
 from ragauge.core.findings import Finding, FindingTable
-from ragauge.evaluation import with_target_map
+from ragauge.evaluation.evaluate import with_target_map
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.names import Measure, make_measure
 from ragauge.output.numbers import format_change, join_names, pluralise

@@ -31,8 +31,8 @@ from ragauge.datasets.folders import dataset_name
 from ragauge.files.workspace import folder_name, hold_folder
 from ragauge.output.numbers import pluralise
 from ragauge.reports.registry import write_results
-from ragauge.store_benchmarks import DEFAULT_STORES
-from ragauge.store_benchmarks import bench as measure
+from ragauge.store_benchmarks.bench import DEFAULT_STORES
+from ragauge.store_benchmarks.bench import bench as measure
 from ragauge.store_benchmarks.options import DOUBTFUL_RESULTS, parse_options
 from ragauge.store_benchmarks.plan import DEFAULT_SELECTIVITIES, estimate_min_seconds, plan_builds
 from ragauge.store_benchmarks.report_text import describe_failures

@@ -152,7 +152,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
         refuse_options(context, ["charts", "as_json", "as_csv", "format_name", "confidence"], "with --dry-run")
     if not labelled:
         raise BadInput("no labelled samples given; expected a file", hint="use `ragauge calibrate labelled.jsonl`")
-    from ragauge.judging.calibration import calibrate
+    from ragauge.judging.calibration.calibrate import calibrate
 
     optional_settings: dict[str, Any] = {
         "measure": measure, "replicates": replicates, "swap": swap, "max_samples": max_samples, "seed": seed,
@@ -185,7 +185,7 @@ def calibrate(  # noqa: PLR0913 - each is an option of the command
 def _print_calibration_estimate(folders: Mapping[str, Path | None], chat: str, settings: CalibrationOptions) -> None:
     """Print the estimated cost for each labelled dataset."""
     from ragauge.cli.judge import describe_estimate
-    from ragauge.judging.calibration import estimate_calibration
+    from ragauge.judging.calibration.calibrate import estimate_calibration
     from ragauge.judging.report import build_estimate_table
 
     notes: list[str] = []

@@ -33,7 +33,7 @@ from ragauge.cli.options import (
     resolve_convention,
 )
 from ragauge.cli.output import check_outputs, write_result
-from ragauge.comparison import compare as compare_scores
+from ragauge.comparison.compare import compare as compare_scores
 from ragauge.comparison.report import build_report, keep_changed_queries
 from ragauge.comparison.scored_files import COMPARISON_MEASURES, score_runs
 from ragauge.core.errors import BadInput

@@ -33,7 +33,7 @@ from ragauge.cli.progress import show_progress
 from ragauge.compute import dask_cluster
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import has_code
-from ragauge.evaluation import (
+from ragauge.evaluation.evaluate import (
     DIFFERING_TRIALS,
     default_measures,
     judgments_for_measures,

@@ -15,7 +15,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.records import ScoresByQuery
 from ragauge.core.specs import parse_spec
 from ragauge.files import readers, writers
-from ragauge.fusion import build_fused_run, read_runs, tune
+from ragauge.fusion.fuse import build_fused_run, read_runs, tune
 from ragauge.fusion.methods import METHODS, FusionMethod, default_norm, find_method
 from ragauge.fusion.normalisation import NORMALISATIONS, find_normalisation
 from ragauge.fusion.query_fusion import fuse_runs, missing_queries

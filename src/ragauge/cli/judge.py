@@ -40,7 +40,7 @@ from ragauge.core.samples import LEXICAL_JUDGE
 from ragauge.files.samples import samples_name
 from ragauge.files.serialization import to_json
 from ragauge.files.workspace import folder_name, hold_folder
-from ragauge.judging import estimate_cost, find_missing_key, judge_unsaved, rescore
+from ragauge.judging.judge import estimate_cost, find_missing_key, judge_unsaved, rescore
 from ragauge.judging.report import build_estimate_table, describe_main_unscored_reason
 from ragauge.judging.results import CostEstimate, JudgedSamples, JudgingEstimate
 from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder

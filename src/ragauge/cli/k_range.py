@@ -26,7 +26,13 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import Note, merge_notes
 from ragauge.core.records import ScoresByQuery
 from ragauge.datasets import load
-from ragauge.evaluation import average_trials, judgments_for_measures, parse_measures, score_trials, with_target_map
+from ragauge.evaluation.evaluate import (
+    average_trials,
+    judgments_for_measures,
+    parse_measures,
+    score_trials,
+    with_target_map,
+)
 from ragauge.evaluation.indicators import measure_range
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.output.numbers import format_number, pluralise

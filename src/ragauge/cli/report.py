@@ -40,9 +40,10 @@ from ragauge.evaluation.tie_notes import describe_ties
 from ragauge.files import judged_folders
 from ragauge.judging import results_folder
 from ragauge.output.formats import format_for_path
-from ragauge.reports import OUTPUT_FORMATS, registry
-from ragauge.reports import report as make_report
+from ragauge.reports import registry
 from ragauge.reports.overview_report import build_report, describe_tables
+from ragauge.reports.overviews import OUTPUT_FORMATS
+from ragauge.reports.overviews import report as make_report
 from ragauge.reports.settings import OverviewOptions
 from ragauge.runs.folder import JUDGMENTS_FILE
 from ragauge.store_benchmarks.results_folder import find_benchmark_file

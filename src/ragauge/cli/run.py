@@ -42,17 +42,18 @@ from ragauge.core.protocols import Result
 from ragauge.core.text import one_line
 from ragauge.datasets import load
 from ragauge.datasets.folders import dataset_name
-from ragauge.experiments import datasets_by_name, has_only_failures
-from ragauge.experiments import run as run_systems
 from ragauge.experiments.baselines import check_baseline_folder, save_baseline
 from ragauge.experiments.experiment_file import Permissions, read_experiment
+from ragauge.experiments.run import datasets_by_name, has_only_failures
+from ragauge.experiments.run import run as run_systems
 from ragauge.files.workspace import folder_name
 from ragauge.output.numbers import join_names
 from ragauge.output.report import Report, Section
-from ragauge.reports import overview, registry
+from ragauge.reports import registry
 from ragauge.reports.experiment_set import MAX_OPEN_MEASURES, list_measures
 from ragauge.reports.overview_report import build_report, describe_tables
 from ragauge.reports.overview_tables import build_strata_table
+from ragauge.reports.overviews import overview
 from ragauge.reports.system_summaries import check_tag, list_tags
 from ragauge.runs.folder import is_complete, manifest_value
 from ragauge.runs.interruption import command_scope

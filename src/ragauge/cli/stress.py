@@ -29,7 +29,11 @@ from ragauge.core.text import one_line
 from ragauge.files.workspace import folder_name
 from ragauge.output.numbers import pluralise
 from ragauge.output.report import clean_texts
-from ragauge.store_stress import (
+from ragauge.store_stress.minimal_failure import describe_confidence
+from ragauge.store_stress.plan import INGESTION_MODES, StressSettings
+from ragauge.store_stress.report import explain_unreproduced
+from ragauge.store_stress.results import StoreFailure, StressTest
+from ragauge.store_stress.stress import (
     StressData,
     check_libraries,
     check_options,
@@ -37,10 +41,6 @@ from ragauge.store_stress import (
     resolve_store_name,
     stress_store,
 )
-from ragauge.store_stress.minimal_failure import describe_confidence
-from ragauge.store_stress.plan import INGESTION_MODES, StressSettings
-from ragauge.store_stress.report import explain_unreproduced
-from ragauge.store_stress.results import StoreFailure, StressTest
 
 DEFAULT_SETTINGS = StressSettings()
 

@@ -12,7 +12,7 @@ from ragauge.core.errors import BadInput
 from ragauge.core.records import Scores
 from ragauge.core.run_dates import RunDate
 from ragauge.core.settings import unique_by
-from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials, with_target_map
+from ragauge.evaluation.evaluate import judgments_for_measures, parse_measures, score_trials, with_target_map
 from ragauge.files.judged_folders import is_judged_folder, read_judged_samples, read_judged_scores, sample_tags
 from ragauge.files.neighbour_arrays import check_row_counts, neighbour_array_measures
 from ragauge.files.scores import ScoresBySystem, read_scores

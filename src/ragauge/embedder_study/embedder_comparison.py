@@ -11,8 +11,8 @@ from ragauge.core.errors import BadInput
 from ragauge.core.plugins import plugin_names
 from ragauge.core.settings import unique_by
 from ragauge.core.specs import Spec, parse_spec, redact_spec, split_name
-from ragauge.evaluation import Measures
-from ragauge.experiments import ExperimentOptions, run
+from ragauge.evaluation.evaluate import Measures
+from ragauge.experiments.run import ExperimentOptions, run
 from ragauge.measures.conventions import Convention
 from ragauge.runs.results import Experiment
 

@@ -20,7 +20,7 @@ from ir_measures.providers.base import NOT_PROVIDED, Choices
 from ir_measures.providers.base import Any as Anything
 
 from ragauge.core.records import Judgments
-from ragauge.evaluation import compute_judged_ranks
+from ragauge.evaluation.evaluate import compute_judged_ranks
 from ragauge.measures.conventions import PRESETS
 from ragauge.measures.names import Measure, make_measure
 from ragauge.measures.registry import MEASURE_REGISTRY

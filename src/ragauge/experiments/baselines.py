@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragauge.core.errors import BadInput
-from ragauge.experiments import has_only_failures
 from ragauge.experiments.output_folder import write_experiment
+from ragauge.experiments.run import has_only_failures
 from ragauge.files.workspace import folder_name, hold_folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.results import Experiment

@@ -17,7 +17,7 @@ from ragauge.core.findings import Note
 from ragauge.core.protocols import Retriever, is_async
 from ragauge.core.records import Run, Scores
 from ragauge.datasets.query_sets import describe_repeated, list_pairs, parse_ground_truth
-from ragauge.evaluation import evaluate
+from ragauge.evaluation.evaluate import evaluate
 from ragauge.evaluation.indicators import measure_range
 from ragauge.measures.conventions import Convention
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries_async

@@ -15,8 +15,9 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets import judgments_by_name
 from ragauge.datasets.queries import tags_from_judgments
-from ragauge.evaluation import indicators, with_target_map
+from ragauge.evaluation import indicators
 from ragauge.evaluation.directions import given_directions, resolve_directions
+from ragauge.evaluation.evaluate import with_target_map
 from ragauge.files.table_rows import read_tags
 from ragauge.gates.checks import GateInput, check_rules
 from ragauge.gates.results import Gate, Rule, RuleCheck

@@ -12,7 +12,7 @@ from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, UnknownName
 from ragauge.core.findings import Note, has_code
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import average_trials, compute_judged_ranks, judgments_for_measures
+from ragauge.evaluation.evaluate import average_trials, compute_judged_ranks, judgments_for_measures
 from ragauge.files import readers
 from ragauge.files.judged_folders import read_judged_scores, read_sample_tags, sample_tags
 from ragauge.files.scores import read_scores

@@ -45,7 +45,7 @@ def precision(judged: JudgedRanks, k: int | None = None, *, of: str = "k", rel: 
     Rule: in a ranking shorter than k, the empty ranks count as not relevant. At k = 0 it is 0.
     Paper: Cleverdon, Mills and Keen (1966), Factors Determining the Performance of Indexing Systems.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 2.0, "x": 1.0}}, ["precision@2", "precision@4"]).means
     {'precision@2': 0.5, 'precision@4': 0.25}
     """
@@ -68,7 +68,7 @@ def recall(
     minimum relevant grade is not used: distances decide.
     Paper: Cleverdon, Mills and Keen (1966); Aumüller, Bernhardsson and Faithfull (2020), ANN-Benchmarks.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> qrels, run = {"q": {d: 1 for d in "abcde"}}, {"q": {"a": 3.0, "b": 2.0, "x": 1.0}}
     >>> evaluate(qrels, run, ["recall@2", "recall(of=capped)@2"]).means
     {'recall@2': 0.4, 'recall(of=capped)@2': 1.0}
@@ -137,7 +137,7 @@ def hit_rate(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Fl
     Rule: a query without relevant documents is 0.
     Paper: Craswell and Hawking (2004), Overview of the TREC Web Track, as success@n.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["hit_rate@1", "hit_rate@2"]).means
     {'hit_rate@1': 0.0, 'hit_rate@2': 1.0}
     """
@@ -153,7 +153,7 @@ def reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, rel: float = 1
     Rule: only the first relevant document counts. The depth is part of the name.
     Paper: Voorhees (1999), The TREC-8 Question Answering Track Report.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 3.0, "y": 2.0, "a": 1.0}}, ["mrr@2", "mrr@4"]).per_query["mrr@4"]["q"]
     0.3333333333333333
     """
@@ -176,7 +176,7 @@ def average_precision(judged: JudgedRanks, k: int | None = None, *, of: str = "r
     Rule: all relevant documents count in the denominator unless `of` says otherwise.
     Paper: Buckley and Voorhees (2000), Evaluating Evaluation Measure Stability.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}, ["map"]).means
     {'map': 0.8333333333333333}
     """
@@ -210,7 +210,7 @@ def f1(
     Rule: 0 if both are 0.
     Paper: van Rijsbergen (1979), Information Retrieval, chapter 7.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 2.0, "x": 1.0}}, ["f1@2"]).means
     {'f1@2': 0.5}
     """
@@ -226,7 +226,7 @@ def r_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: each query has its own cutoff.
     Paper: Buckley and Voorhees (2005), Retrieval System Evaluation, in: TREC, MIT Press.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}, ["r_precision"]).means
     {'r_precision': 0.5}
     """
@@ -240,7 +240,7 @@ def r_precision_mult(judged: JudgedRanks, k: float, *, rel: float = 1, up: float
     Rule: 0 if the cutoff is 0.
     Paper: trec_eval, m_Rprec_mult.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}, ["rprec_mult@2"]).means
     {'rprec_mult@2': 0.5}
     """
@@ -256,7 +256,7 @@ def relative_precision(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats
     Rule: equal to recall(of=capped)@k; trec_eval's relative_P.
     Paper: trec_eval, m_relative_P.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["relative_precision@5"]).means
     {'relative_precision@5': 1.0}
     """
@@ -271,7 +271,7 @@ def interpolated_precision(judged: JudgedRanks, k: float, *, rel: float = 1, poi
     up to version 9.
     Paper: Salton and McGill (1983), Introduction to Modern Information Retrieval.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "x": 2.0, "b": 1.0}}, ["iprec_at_recall@1"]).means
     {'iprec_at_recall@1': 0.6666666666666666}
     """
@@ -298,7 +298,7 @@ def eleven_point_average(
     Rule: a level counts 0 if too few relevant documents are returned to reach it.
     Paper: Salton and McGill (1983), Introduction to Modern Information Retrieval.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["11pt_avg"]).means
     {'11pt_avg': 1.0}
     """
@@ -314,7 +314,7 @@ def yaap(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: 0 if no document is relevant.
     Paper: Robertson (2012), On Smoothing Average Precision, ECIR.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["yaap"]).means["yaap"], 6)
     0.693147
     """
@@ -332,7 +332,7 @@ def relative_distance_error(judged: JudgedRanks, k: int) -> Floats:
     distances decide.
     Paper: Patella and Ciaccia (2008), The Many Facets of Approximate Similarity Search.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> from ragauge.files.in_memory import judgments_from_neighbours as neighbours
     >>> truth = neighbours([["a", "b"]], [[1.0, 2.0]], queries=["q"])
     >>> evaluate(truth, {"q": {"a": -1.0, "c": -3.0}}, ["relative_distance_error@2"]).means

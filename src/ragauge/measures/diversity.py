@@ -52,7 +52,7 @@ def deduplicated_recall(
     uses no rank; `after` (as GraphFlow's D-R@k) keeps it. A document outside the map is its own target.
     Paper: the swarm study's de-duplicate recall; Zhai, Cohen and Lafferty (2003), Beyond Independent Relevance.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> qrels, run = {"q": {"a": 1, "a2": 1, "b": 1}}, {"q": {"a": 3.0, "a2": 2.0, "b": 1.0}}
     >>> evaluate(qrels, run, ["dr@2", "dr(dedupe=before)@2"], targets={"a": ["A"], "a2": ["A"], "b": ["B"]}).means
     {'dr@2': 0.5, 'dr(dedupe=before)@2': 1.0}
@@ -82,7 +82,7 @@ def diversity_count(judged: JudgedRanks, k: int, *, rel: float = 1, targets: str
     Rule: averaged over queries, as in the swarm study. Without a target map each document is its own target.
     Paper: the swarm study's diversity count.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 3.0, "b": 1.0}}, ["diversity_count@2"]).means
     {'diversity_count@2': 2.0}
     """
@@ -101,7 +101,7 @@ def unique_ratio(judged: JudgedRanks, k: int) -> Floats:
     Rule: empty ranks count as repetitions. The minimum relevant grade is not used: every document counts.
     Paper: the GraphFlow study's diversity.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> run = {"q": ["a", "a", "b"]}
     >>> evaluate({"q": {"a": 1}}, run, ["unique_ratio@4"], convention="graphflow").means
     {'unique_ratio@4': 0.5}
@@ -147,7 +147,7 @@ def subtopic_recall(judged: JudgedRanks, k: int, *, rel: float = 1) -> Floats:
     Rule: 0 if no document covers a subtopic.
     Paper: Zhai, Cohen and Lafferty (2003), Beyond Independent Relevance.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> from ragauge.files.in_memory import judgments_from_subtopics as subtopic_judgments
     >>> qrels = subtopic_judgments([("q", "1", "a", 1), ("q", "2", "b", 1)])
     >>> evaluate(qrels, {"q": {"a": 2.0, "x": 1.0}}, ["subtopic_recall@2"]).means
@@ -202,7 +202,7 @@ def alpha_ndcg(judged: JudgedRanks, k: int, *, alpha: float = 0.5, rel: float = 
     Rule: 0 if no document covers a subtopic; all relevant grades count the same.
     Paper: Clarke et al. (2008), Novelty and Diversity in Information Retrieval Evaluation.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> from ragauge.files.in_memory import judgments_from_subtopics as subtopic_judgments
     >>> qrels = subtopic_judgments([("q", "1", "a", 1), ("q", "1", "a2", 1), ("q", "2", "b", 1)])
     >>> run = {"q": {"a": 3.0, "a2": 2.0, "b": 1.0}}
@@ -227,7 +227,7 @@ def err_ia(judged: JudgedRanks, k: int, *, alpha: float = 0.5, rel: float = 1) -
     Rule: normalised as in ndeval; 0 if no document covers a subtopic.
     Paper: Chapelle et al. (2011), Intent-Based Diversification of Web Search Results.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> from ragauge.files.in_memory import judgments_from_subtopics as subtopic_judgments
     >>> evaluate(subtopic_judgments([("q", "1", "a", 1)]), {"q": {"a": 1.0}}, ["err_ia@1"]).means
     {'err_ia@1': 1.0}

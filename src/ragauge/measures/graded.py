@@ -48,7 +48,7 @@ def dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear", rel:
     Rule: unjudged documents have no gain. The minimum relevant grade is not used, unless gain=binary: grades are gains.
     Paper: Järvelin and Kekäläinen (2002), Cumulated Gain-Based Evaluation of IR Techniques.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 3, "b": 1}}, {"q": {"a": 1.0}}, ["dcg@10"]).means
     {'dcg@10': 3.0}
     """
@@ -71,7 +71,7 @@ def ideal_dcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear"
     gain=binary: grades are gains.
     Paper: Järvelin and Kekäläinen (2002), Cumulated Gain-Based Evaluation of IR Techniques.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 3, "b": 1}}, {"q": {"a": 1.0}}, ["ideal_dcg@1"]).means
     {'ideal_dcg@1': 3.0}
     """
@@ -92,7 +92,7 @@ def ndcg(judged: JudgedRanks, k: int | None = None, *, gain: str = "linear", rel
     gains.
     Paper: Järvelin and Kekäläinen (2002); gain=exp is that of Burges et al. (2005), Learning to Rank.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> qrels = {"q": {"d1": 1, "d2": 3, "d3": 2, "d4": 1}}
     >>> run = {"q": {"d1": 5.0, "x": 4.0, "d2": 3.0, "y": 2.0, "d3": 1.0}}
     >>> names = ["ndcg@5", "ndcg(gain=exp)@5", "ndcg(gain=binary)@5"]
@@ -130,7 +130,7 @@ def ndcg_at_relevant(judged: JudgedRanks, *, gain: str = "linear", rel: float = 
     gain=binary: grades are gains.
     Paper: trec_eval, m_ndcg_rel.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["ndcg_rel"]).means
     {'ndcg_rel': 1.0}
     """
@@ -160,7 +160,7 @@ def ndcg_at_levels(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1)
     Rule: 0 if no document is relevant; trec_eval's Rndcg.
     Paper: trec_eval, m_Rndcg.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["rndcg"]).means
     {'rndcg': 1.0}
     """
@@ -188,7 +188,7 @@ def normalised_gain(judged: JudgedRanks, *, gain: str = "linear", rel: float = 1
     grades are gains.
     Paper: trec_eval, m_G.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["g"]).means
     {'g': 1.0}
     """
@@ -210,7 +210,7 @@ def binary_gain(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: unjudged documents are not relevant; trec_eval's binG.
     Paper: trec_eval, m_binG.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["bing"]).means
     {'bing': 1.0}
     """
@@ -227,7 +227,7 @@ def expected_reciprocal_rank(judged: JudgedRanks, k: int | None = None, *, top: 
     relevant grade is not used: grades are probabilities.
     Paper: Chapelle, Metzler, Zhang and Grinspan (2009), Expected Reciprocal Rank for Graded Relevance.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 4}}, {"q": {"a": 1.0}}, ["err@10"]).means
     {'err@10': 0.9375}
     """
@@ -262,7 +262,7 @@ def rank_biased_precision(
     unless gain=binary: grades are gains.
     Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp(p=0.5)"]).means["rbp(p=0.5)"], 6)
     0.25
     """
@@ -284,7 +284,7 @@ def rbp_residual(judged: JudgedRanks, *, p: float = 0.9) -> Floats:
     minimum relevant grade is not used: only whether documents are judged counts.
     Paper: Moffat and Zobel (2008), Rank-Biased Precision for Measurement of Retrieval Effectiveness.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["rbp_resid(p=0.5)"]).means["rbp_resid(p=0.5)"], 6)
     0.75
     """

@@ -22,7 +22,7 @@ def bpref(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: only judged documents count; a relevant document without judged non-relevant ones above it counts 1.
     Paper: Buckley and Voorhees (2004), Retrieval Evaluation with Incomplete Information.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "n": 0}}, {"q": {"n": 2.0, "a": 1.0}}, ["bpref"]).means
     {'bpref': 0.0}
     """
@@ -49,7 +49,7 @@ def inferred_ap(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: pooled but unjudged documents (negative grades) count as pooled; documents outside the pool as not relevant.
     Paper: Yilmaz and Aslam (2006), Estimating Average Precision with Incomplete and Imperfect Judgments.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"a": 1.0}}, ["infap"]).means
     {'infap': 1.0}
     """
@@ -72,7 +72,7 @@ def judged_share(judged: JudgedRanks, k: int) -> Floats:
     documents are judged counts.
     Paper: Lu, Moffat and Culpepper (2016), The Effect of Pooling and Evaluation Depth on IR Metrics.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["judged@10"]).means
     {'judged@10': 0.5}
     """
@@ -87,7 +87,7 @@ def unjudged_share(judged: JudgedRanks, k: int) -> Floats:
     are judged counts.
     Paper: trec_eval, m_unjudged.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["unjudged@10"]).means
     {'unjudged@10': 0.1}
     """
@@ -106,7 +106,7 @@ def judged_nonrelevant_retrieved(judged: JudgedRanks, *, rel: float = 1) -> Floa
     Rule: a count; summed over queries.
     Paper: trec_eval, m_num_nonrel_judged_ret.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "n": 0}}, {"q": {"n": 2.0, "a": 1.0}}, ["num_nonrel_judged_ret"]).means
     {'num_nonrel_judged_ret': 1.0}
     """
@@ -121,7 +121,7 @@ def num_ret(judged: JudgedRanks) -> Floats:
     Rule: a count; summed over queries. The minimum relevant grade is not used: every document counts.
     Paper: trec_eval, m_num_ret.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["num_ret"]).means
     {'num_ret': 2.0}
     """
@@ -135,7 +135,7 @@ def num_q(judged: JudgedRanks) -> Floats:
     Rule: a count; summed over queries. The minimum relevant grade is not used: every query counts.
     Paper: trec_eval, m_num_q.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}, "r": {}}, ["num_q"]).means
     {'num_q': 2.0}
     """
@@ -149,7 +149,7 @@ def num_rel(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: a count; summed over queries, including those missing from the run.
     Paper: trec_eval, m_num_rel.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 0}}, {"q": {"a": 1.0}}, ["num_rel"]).means
     {'num_rel': 1.0}
     """
@@ -163,7 +163,7 @@ def num_rel_ret(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) ->
     Rule: a count; summed over queries.
     Paper: trec_eval, m_num_rel_ret.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 1.0}}, ["num_rel_ret"]).means
     {'num_rel_ret': 1.0}
     """
@@ -177,7 +177,7 @@ def hits(judged: JudgedRanks, k: int | None = None, *, rel: float = 1) -> Floats
     Rule: averaged over queries, as in ranx; num_rel_ret is the sum.
     Paper: Bassani (2022), ranx: A Blazing-Fast Python Library for Ranking Evaluation, ECIR.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}, "r": {"b": 1}}, {"q": {"a": 1.0}, "r": {"x": 1.0}}, ["hits@10"]).means
     {'hits@10': 0.5}
     """
@@ -191,7 +191,7 @@ def set_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: 0 if nothing was returned.
     Paper: Cleverdon, Mills and Keen (1966), Factors Determining the Performance of Indexing Systems.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["set_precision"]).means
     {'set_precision': 0.5}
     """
@@ -205,7 +205,7 @@ def set_recall(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: 0 if no document is relevant.
     Paper: Cleverdon, Mills and Keen (1966), Factors Determining the Performance of Indexing Systems.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1, "b": 1}}, {"q": {"a": 1.0}}, ["set_recall"]).means
     {'set_recall': 0.5}
     """
@@ -219,7 +219,7 @@ def set_relative_precision(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: 0 if nothing was returned or no document is relevant.
     Paper: trec_eval, m_set_rel_P.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["set_relative_precision"]).means
     {'set_relative_precision': 1.0}
     """
@@ -234,7 +234,7 @@ def set_map(judged: JudgedRanks, *, rel: float = 1) -> Floats:
     Rule: 0 if either is 0.
     Paper: trec_eval, m_set_map.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["set_map"]).means
     {'set_map': 0.5}
     """
@@ -248,7 +248,7 @@ def set_f(judged: JudgedRanks, *, rel: float = 1, beta: float = 1) -> Floats:
     Rule: 0 if no relevant document was returned.
     Paper: van Rijsbergen (1979), Information Retrieval, chapter 7.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> round(evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "a": 1.0}}, ["set_f"]).means["set_f"], 6)
     0.666667
     """
@@ -264,7 +264,7 @@ def utility(judged: JudgedRanks, *, rel: float = 1, weights: tuple[float, ...] =
     missing from the run.
     Paper: Lewis (1996), The TREC-4 Filtering Track; trec_eval, m_utility.c.
 
-    >>> from ragauge.evaluation import evaluate
+    >>> from ragauge.evaluation.evaluate import evaluate
     >>> evaluate({"q": {"a": 1}}, {"q": {"x": 2.0, "y": 1.5, "a": 1.0}}, ["utility"]).means
     {'utility': -1.0}
     """

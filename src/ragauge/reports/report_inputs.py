@@ -10,7 +10,7 @@ from typing import Any
 from ragauge.comparison.scored_files import SCORED_KINDS, score_inputs
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Judgments, Run, Scores
-from ragauge.evaluation import judgments_for_measures, parse_measures, score_trials, with_target_map
+from ragauge.evaluation.evaluate import judgments_for_measures, parse_measures, score_trials, with_target_map
 from ragauge.files.source import InputFile
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.reports.system_summaries import TagsByQuery

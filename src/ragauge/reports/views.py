@@ -9,8 +9,9 @@ from ragauge.comparison.results import DatasetOverviews, Overview
 from ragauge.core.summaries import Estimate
 from ragauge.output.report import Report, ResultReporter, Section, TableBuilder
 from ragauge.output.tables import Cell, Column, Row, Table
-from ragauge.reports import experiment_set, overview
+from ragauge.reports import experiment_set
 from ragauge.reports.overview_report import build_report
+from ragauge.reports.overviews import overview
 from ragauge.runs.results import Experiment, ExperimentSet
 from ragauge.stats.comparisons import Comparison
 

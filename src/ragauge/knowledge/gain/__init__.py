@@ -13,10 +13,10 @@ from ragauge.compute.progress import Progress
 from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
 from ragauge.core.records import Dataset, Floats, Judgments, ScoresByQuery
 from ragauge.core.samples import LEXICAL_JUDGE, Sample
-from ragauge.evaluation import compute_judged_ranks
+from ragauge.evaluation.evaluate import compute_judged_ranks
 from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import cache_folder, temporary_folder
-from ragauge.judging import judge_unsaved
+from ragauge.judging.judge import judge_unsaved
 from ragauge.judging.results import JudgedSamples
 from ragauge.knowledge.gain.attribution import (
     CandidatePool,
@@ -52,7 +52,7 @@ from ragauge.knowledge.gain.terms import (
     ranking_measures,
     read_weights,
 )
-from ragauge.knowledge.novelty import NoveltySettings, prepare_novelty_data
+from ragauge.knowledge.novelty.novelty import NoveltySettings, prepare_novelty_data
 from ragauge.measures.conventions import Convention, find_convention
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import score_judged_ranks
