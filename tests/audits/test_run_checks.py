@@ -22,12 +22,12 @@ from ragauge.audits import (
     score_explanation,
     stability,
     suspicious_scores,
-    tie_orders,
     ties,
 )
 from ragauge.audits.audit_input import AuditInput
 from ragauge.audits.checks import AUDIT_CHECKS, run_audit_checks
 from ragauge.files.readers import read_judgments, read_run
+from ragauge.measures import tie_orders
 from ragauge.measures.conventions import find_convention
 from ragauge.measures.names import parse_measure, parse_measure_names
 from ragauge.measures.scoring import score_judged_ranks

@@ -139,7 +139,7 @@ def test_parse_reply_reads_questions_and_refusal():
         ("", "empty"),
         ("I am sorry, I cannot help with that.", "no JSON object"),
         ('{"verdicts": [{"id": "k1", "reas', "incomplete or invalid"),
-        ('{"verdicts": []} {"verdicts": [1]}', "2 different"),
+        ('{"verdicts": []} {"verdicts": [1]}', "different JSON objects"),
         ('{"verdicts": [], "verdicts": [1]}', "more than once"),
         ("[1, 2]", "no JSON object"),
         ("null", "no JSON object"),

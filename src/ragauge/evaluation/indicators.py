@@ -213,6 +213,7 @@ def measure_range(name: str, known_values: Iterable[Floats] = ()) -> tuple[float
 
     Infinite if unknown, or if known values exceed the range: a table of another tool may hold percentages.
 
+    >>> import numpy as np
     >>> measure_range("ndcg@10"), measure_range("dcg@10"), measure_range("ndcg@10", [np.array([38.5])])
     ((0.0, 1.0), (0.0, inf), (-inf, inf))
     """
