@@ -10,6 +10,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import build_site
+import ragauge
 
 
 class SilentHandler(SimpleHTTPRequestHandler):
@@ -50,6 +51,11 @@ def test_rewrite_links_replaces_source_links_by_code(tmp_path, monkeypatch):
     monkeypatch.setattr(build_site, "SOURCE", tmp_path)
     (tmp_path / "page.md").write_text("[code](../src/ragauge/x.py) [rules](../CONVENTIONS.md#ties) [b](b.md)")
     assert build_site.rewrite_links(tmp_path / "page.md") == "`code` [rules](CONVENTIONS.md#ties) [b](b.md)"
+
+
+def test_python_reference_lists_every_public_name_once():
+    listed = [name for _, names in build_site.PYTHON_PAGES.values() for name in names]
+    assert sorted(listed) == sorted(set(ragauge.__all__) - build_site.OTHER_NAMES)
 
 
 @pytest.fixture

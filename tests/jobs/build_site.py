@@ -11,11 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
-import ragauge
 from ragauge.cli.app import COMMANDS, load_command
 from ragauge.core.record_types import RESULT_MODULES
 from ragauge.files.json_schemas import json_schema_of
@@ -25,6 +26,46 @@ SOURCE, SITE = ROOT / "build" / "site-source", ROOT / "build" / "site"
 PICTURE = ROOT / "build" / "report.png"
 """Picture of the report as it is now, if `draw_report_picture.py` has drawn it."""
 ROOT_PAGES = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "CONVENTIONS.md")
+PYTHON_PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
+    "score": (
+        "score, compare and fuse",
+        (
+            "evaluate", "evaluate_runs", "compare", "gate", "audit", "save_baseline", "fuse", "tune", "Scores",
+            "ScoresByRun", "Comparisons", "Comparison", "Gate", "Audit", "Finding", "Measure", "Convention",
+        ),
+    ),
+    "run": (
+        "run retrieval systems",
+        (
+            "run", "run_each", "RAGEvaluator", "PgVectorDB", "adapt_retriever", "compare_embedders",
+            "compare_tokenizers", "stage", "dask_cluster", "Experiment", "ExperimentSet", "TokenizerStudy",
+        ),
+    ),
+    "judge": (
+        "judge answers",
+        ("judge", "judge_async", "rescore", "estimate_cost", "calibrate", "Sample", "JudgedSamples", "Calibration"),
+    ),
+    "stores": ("benchmark stores", ("bench", "stress", "StoreBenchmark", "StressTest", "VectorSet")),
+    "corpus": ("analyse a corpus", ("novelty", "gain", "Novelty", "Gain")),
+    "data": (
+        "data and reports",
+        (
+            "load", "read_judgments", "read_run", "run_from_arrays", "judgments_from_neighbours",
+            "judgments_from_subtopics", "report", "overview", "Dataset", "Document", "Hit", "Judgments", "Run",
+            "Overview",
+        ),
+    ),
+    "errors": (
+        "errors",
+        (
+            "RagaugeError", "BadInput", "UnknownName", "MissingExtra", "MissingEvidence", "CheckFailed",
+            "Incomparable", "BackendFailed", "BackendRestarted",
+        ),
+    ),
+}  # fmt: skip
+"""Title and names of each page of the Python reference."""
+OTHER_NAMES = {"PRESETS", "__version__", "pgVectorDB"}
+"""Public names without an entry: a table, the version, and the spelling of another tool."""
 MARKUP = re.compile(r"\[/?[a-z]+\]")
 """Rich markup in help texts."""
 
@@ -48,7 +89,9 @@ def assemble_pages() -> None:
         page.write_text("\n".join(describe_notebook(notebook)), encoding="utf-8")
     (SOURCE / "reference_commands.md").write_text("\n".join(describe_commands()), encoding="utf-8")
     (SOURCE / "reference_exit_codes.md").write_text("\n".join(describe_exit_codes()), encoding="utf-8")
-    (SOURCE / "reference_python.md").write_text("\n".join(describe_names()), encoding="utf-8")
+    for page_name, (title, names) in PYTHON_PAGES.items():
+        page = SOURCE / f"reference_python_{page_name}.md"
+        page.write_text("\n".join(describe_names(title, names)), encoding="utf-8")
     (SOURCE / "reference_schemas.md").write_text("\n".join(describe_schemas()), encoding="utf-8")
 
 
@@ -110,15 +153,32 @@ def describe_commands() -> Iterator[str]:
         examples = re.findall(r"\[dim\](ragauge .*?)\[/dim\]", command.help or "", re.DOTALL)
         if examples:
             yield "```text\n" + "\n".join(" ".join(example.split()) for example in examples) + "\n```\n"
-        yield "| option | meaning | default |\n|---|---|---|"
-        for parameter in command.params:
-            options = " ".join(f"`{option}`" for option in [*parameter.opts, *parameter.secondary_opts])
-            label = options if parameter.param_type_name == "option" else f"`{parameter.metavar or parameter.name}`"
-            about = " ".join(MARKUP.sub("", getattr(parameter, "help", None) or "").split())
-            default = parameter.default
-            shown = "" if default is None or default is False or callable(default) or default == [] else f"`{default}`"
-            yield f"| {escape_cell(label)} | {escape_cell(about)} | {escape_cell(shown)} |"
-        yield ""
+        for panel, parameters in groupby(command.params, key=panel_of):
+            yield f"**{panel}**\n\n| option | meaning | default |\n|---|---|---|"
+            yield from map(describe_parameter, parameters)
+            yield ""
+
+
+def panel_of(parameter: Any) -> str:
+    """Return the title under which `--help` lists a parameter."""
+    return getattr(parameter, "rich_help_panel", None) or (
+        "Arguments" if parameter.param_type_name == "argument" else "Other options"
+    )
+
+
+def describe_parameter(parameter: Any) -> str:
+    """Return the row of a parameter: spelling with its placeholder, meaning, and the default that `--help` shows."""
+    placeholder = parameter.metavar or ""
+    names = [f"`{option}`" for option in [*parameter.opts, *parameter.secondary_opts]]
+    label = " ".join(names + ([f"`{placeholder}`"] if placeholder else []))
+    if parameter.param_type_name == "argument":
+        label = f"`{placeholder or parameter.name}`"
+    about = " ".join(MARKUP.sub("", getattr(parameter, "help", None) or "").split())
+    default, shown = parameter.default, parameter.show_default
+    if not isinstance(shown, str):
+        has_value = not (default is None or isinstance(default, bool) or callable(default) or default in ([], ()))
+        shown = f"`{default}`" if has_value and shown is not False else ""
+    return f"| {escape_cell(label)} | {escape_cell(about)} | {escape_cell(shown)} |"
 
 
 def describe_exit_codes() -> Iterator[str]:
@@ -138,19 +198,16 @@ def escape_cell(text: str) -> str:
     )
 
 
-def describe_names() -> Iterator[str]:
-    """Yield the reference of the public Python names, from their docstrings."""
-    yield "# Python\n"
+def describe_names(title: str, names: Sequence[str]) -> Iterator[str]:
+    """Yield a page of public Python names, from their docstrings."""
+    yield f"# Python: {title}\n"
     yield "All public names are in `ragauge`; each imports what it needs when it is first used.\n"
-    functions = [name for name in ragauge.__all__ if name[0].islower()]
-    yield "## Functions\n"
-    yield from (f"::: ragauge.{name}\n" for name in functions)
-    yield "## Classes\n"
-    yield from (f"::: ragauge.{name}\n" for name in ragauge.__all__ if name not in functions and name != "PRESETS")
+    yield from (f"::: ragauge.{name}\n" for name in names)
 
 
 def describe_schemas() -> Iterator[str]:
     """Yield the JSON Schemas of all results."""
+    yield "---\nsearch:\n  exclude: true\n---\n"  # a search for a word would find every key of that name
     yield "# JSON schemas\n"
     yield "Results are written as JSON by these schemas. `ragauge COMMAND --schema` prints the schema of a command.\n"
     for schema, modules in RESULT_MODULES.items():
