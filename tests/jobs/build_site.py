@@ -238,12 +238,26 @@ def find_broken_links(site: Path) -> list[str]:
     return broken
 
 
+def drop_attributes_from_search(site: Path) -> None:
+    """Remove the attributes of classes from the search index, which would hide the pages on a subject."""
+    heading = re.compile(r'<div class="doc doc-object doc-attribute">\s*<h\d id="([^"]+)"')
+    attributes = {
+        f"{page.relative_to(site)}#{name}"
+        for page in site.rglob("*.html")
+        for name in heading.findall(page.read_text(encoding="utf-8"))
+    }
+    index = json.loads((site / "search.json").read_text(encoding="utf-8"))
+    index["items"] = [item for item in index["items"] if item["location"] not in attributes]
+    (site / "search.json").write_text(json.dumps(index), encoding="utf-8")
+
+
 def build_site() -> None:
     """Build the site; exit with 1 if a link is broken."""
     assemble_pages()
     shutil.rmtree(SITE, ignore_errors=True)
     program = Path(sys.executable).with_name("zensical")
     subprocess.run([program, "build", "--clean", "--strict"], cwd=ROOT, check=True)
+    drop_attributes_from_search(SITE)
     broken = find_broken_links(SITE)
     if broken:
         sys.exit("\n".join(broken))
