@@ -22,7 +22,7 @@ from ragauge.core.record_types import json_form
 from ragauge.core.records import Dataset, Judgments
 from ragauge.files.json_schemas import json_schema
 from ragauge.files.serialization import detect_schema, from_json_data, read_record, to_json_data
-from ragauge.knowledge.gain.results import BatchStep, Gain, GainTerm, QueryChange
+from ragauge.knowledge.gain.results import AddedDocument, Gain, GainTerm, QueryChange
 from ragauge.knowledge.lint.results import Lint
 from ragauge.store_stress.results import IngestionResult, OperationTiming, ReadBack, Stage, StoreFailure, StressTest
 
@@ -69,16 +69,15 @@ def test_to_json_data_numpy_values_are_plain_numbers():
 
 
 def test_from_json_data_ignores_unknown_and_defaults_missing_fields():
-    assert from_json_data(BatchStep, {"id": "d", "marginal": 1, "total": 2, "new": 3}, source="x") == BatchStep(
-        "d", 1.0, 2.0
-    )
+    data = {"id": "d", "novelty": 1, "relevant": 2, "entered": 3, "new": 4}
+    assert from_json_data(AddedDocument, data, source="x") == AddedDocument("d", 1.0, 2, 3)
     assert from_json_data(GainTerm, {"name": "mrr", "weight": 1.0, "value": 0.5}, source="x").n == 0
 
 
-@pytest.mark.parametrize("data", [{"id": "d"}, [], "text", {"id": 3, "marginal": 1, "total": 2}, None])
+@pytest.mark.parametrize("data", [{"id": "d"}, [], "text", {"id": 3, "novelty": 1, "relevant": 2, "entered": 3}, None])
 def test_from_json_data_wrong_type_raises_with_source(data):
     with pytest.raises(BadInput, match=r"^x\.json: "):
-        from_json_data(BatchStep, data, source="x.json")
+        from_json_data(AddedDocument, data, source="x.json")
 
 
 def test_to_json_data_finding_grid_round_trip():
@@ -92,8 +91,8 @@ def test_to_json_data_finding_grid_round_trip():
     assert restored.findings[0].table.rows == [["x", 1.5], ["y", None]]
 
 
-@given(st.floats(-1, 1), st.lists(st.tuples(st.text(), FLOATS, FLOATS)), st.text())
-def test_to_json_data_random_gain_round_trip(total, batch, note):
+@given(st.floats(-1, 1), st.lists(st.tuples(st.text(), FLOATS, st.integers(0, 9), st.integers(0, 9))), st.text())
+def test_to_json_data_random_gain_round_trip(total, documents, note):
     gain = Gain(
         total,
         math.nan,
@@ -106,12 +105,12 @@ def test_to_json_data_random_gain_round_trip(total, batch, note):
         0,
         3,
         [],
-        batch=[BatchStep(*step) for step in batch],
+        documents=[AddedDocument(*document) for document in documents],
         notes=[note],
     )
     restored = from_json_data(Gain, round_trip_json(gain), source="x.json")
     assert restored.total == total
-    assert list(restored.batch) == list(gain.batch)
+    assert list(restored.documents) == list(gain.documents)
     assert math.isnan(restored.low)
     assert restored.notes == [note]
 

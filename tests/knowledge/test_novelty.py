@@ -35,7 +35,6 @@ from ragauge.knowledge.novelty.chunks import (
     percentile_ranks,
     shingle_overlap,
     split_documents,
-    update_similarity,
 )
 from ragauge.knowledge.novelty.novelty import NoveltySettings, estimate_novelty_cost, novelty, prepare_novelty_data
 from ragauge.models.chats.recorded import ScriptedChat
@@ -244,15 +243,6 @@ def test_nearest_known_20000_vectors_matches_brute_force():
     assert near.positions[:, 0].tolist() == table.argmax(axis=1).tolist()
     assert near.similarities[:, 0] == pytest.approx(table.max(axis=1), abs=1e-12)
     assert (near.similarities[300:, 0] == 1.0).all()
-
-
-def test_update_similarity_equals_search_with_added_vectors():
-    rng = np.random.default_rng(5)
-    known, new = rng.standard_normal((50, 8)).astype(np.float32), rng.standard_normal((9, 8)).astype(np.float32)
-    highest = nearest_known(new, known).similarities[:, 0]
-    with_added = nearest_known(new, np.concatenate([known, new[:3]])).similarities[:, 0]
-    assert update_similarity(highest, new, new[:3]) == pytest.approx(with_added)
-    assert update_similarity(highest, new, new[:0]) == pytest.approx(highest)
 
 
 def test_nearest_known_different_dimensions_raises_error():

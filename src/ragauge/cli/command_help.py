@@ -20,7 +20,7 @@ PANELS: Mapping[str, str] = {
     "--allow-changed-corpus --allow-env --allow-host --probe",
     MEASURES: "--measure --convention --rel --depth -k --weight --weights --lower-is-better --higher-is-better "
     "--expect --check --method --norm --tune --folds --by --common-queries --count-missing --success-threshold "
-    "--over --tolerance --at-least --score-judgments --novelty --attribution --best-batch --chunk-size --chunk-overlap "
+    "--over --tolerance --at-least --score-judgments --novelty --chunk-size --chunk-overlap "
     "--chunks-per-claim --reference-chunks --min-chars --max-chars --near-duplicate --problem-share --token-limit "
     "--held-out --threshold --label-threshold --labels --dimensions --sizes --perturb --perturbation-rate --seeds "
     "--context --filters --selectivity --changes --mixed --price-per-hour --canaries --questions "

@@ -103,17 +103,6 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     novelty: Annotated[
         str, typer.Option(metavar="NAME", help="Definition of novelty: mean, least or lexical.")
     ] = "mean",
-    attribution: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Method for the contribution of each document: rebuilt (build the system without it), dropped (leave "
-            "it out of a deeper ranking), none, or auto (the exact method unless it takes too long).",
-        ),
-    ] = "auto",
-    best_batch: Annotated[
-        int, typer.Option(metavar="N", help="Maximum number of documents of the best batch; 0 for no batch.")
-    ] = 10,
     before_run: Annotated[
         str | None, typer.Option(metavar="RUN", help="Run before, instead of a system that is built.")
     ] = None,
@@ -123,7 +112,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     split: Split = None,
     max_queries: MaxQueries = None,
     as_json: PrintJson = False,
-    as_csv: Annotated[bool, csv_option("document")] = False,
+    as_csv: Annotated[bool, csv_option("changed query")] = False,
     format_name: FormatName = None,
     out: OutputFilesAndReplies = None,
     charts: ChartsFolder = None,
@@ -135,7 +124,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge gain --before dataset/ --add new.jsonl -w recall@10=0.5 -w mrr=0.5 -o gain.html[/dim]
     """
     from ragauge.judging.session import JudgingSettings
-    from ragauge.knowledge import gain
+    from ragauge.knowledge.gain import gain
 
     files, folder = split_outputs(out)
     check_outputs(Gain, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True)
@@ -165,8 +154,6 @@ def gain(  # noqa: PLR0913 - each is an option of the command
             embedder=embedder,
             novelty=novelty,
             max_queries=max_queries,
-            attribution=attribution,
-            best_batch=best_batch,
             convention=convention,
             confidence=confidence,
             split=split,

@@ -94,7 +94,7 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge novelty new.jsonl --known corpus.jsonl --chat openai:gpt-4o-mini --dry-run[/dim]
     """
     from ragauge.judging.session import JudgingSettings
-    from ragauge.knowledge.novelty import novelty
+    from ragauge.knowledge.novelty.novelty import novelty
 
     files, folder = split_outputs(out)
     check_outputs(

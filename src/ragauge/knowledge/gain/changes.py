@@ -48,21 +48,18 @@ class SnapshotChanges:
         """Indices of the terms with a value for at least one query."""
         return np.flatnonzero(self.n_scored).tolist()
 
-    def mean(self, improvements: Floats) -> Floats:
-        """Average changes by term over all queries with a value.
+    @cached_property
+    def query_gains(self) -> Floats:
+        """Gain of each query: the weighted sum of its terms, without NaN."""
+        return np.asarray(np.nansum(self.improvements * self.weights, axis=1))
 
-        Queries without a row count as 0.
-        """
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.where(self.n_scored > 0, np.nansum(improvements, axis=0) / self.n_scored, math.nan))
-
-    def weigh(self, improvements: Floats) -> Floats:
-        """Return each row's gain: the weighted sum of its terms, without NaN."""
-        return np.asarray(np.nansum(improvements * self.weights, axis=1))
-
-    def total(self, means: Floats) -> float:
-        """Return the weighted sum of term means; NaN if no term has a value."""
-        return float(means[self.scored_terms] @ self.weights[self.scored_terms]) if self.scored_terms else math.nan
+    @cached_property
+    def total(self) -> float:
+        """Weighted sum of the mean improvement by term; NaN if no term has a value."""
+        if not self.scored_terms:
+            return math.nan
+        means = np.nansum(self.improvements, axis=0)[self.scored_terms] / self.n_scored[self.scored_terms]
+        return float(means @ self.weights[self.scored_terms])
 
     @cached_property
     def query_contributions(self) -> Floats:
@@ -121,7 +118,7 @@ class SnapshotChanges:
 
         Terms with weight 0 count too.
         """
-        gains = self.weigh(self.improvements)
+        gains = self.query_gains
         rows = [
             row
             for row in range(len(self.queries))
@@ -198,56 +195,19 @@ def count_judged(added: Sequence[str], judged: ScoresByQuery) -> int:
     return sum(doc in judged_documents for doc in added)
 
 
-def short_run_note(queries: int, documents: int, needed: int) -> str:
-    """Describe what cannot be computed because the run after is too short.
-
-    >>> short_run_note(3, 2, 12)  # doctest: +ELLIPSIS
-    'the run after is too short for 3 queries: causal of 2 documents, alone and the best batch are undefined; ...'
-    """
-    causal = f"causal of {pluralise(documents, 'document')}, " if documents else ""
-    return (
-        f"the run after is too short for {pluralise(queries, 'query')}: {causal}alone and the best batch are "
-        f"undefined; retrieve at least {pluralise(needed, 'document')} per query (k plus the number of added documents)"
-    )
-
-
-def failed_rebuilds_note(failures: Mapping[str, str], added: int) -> str:
-    """Describe the documents without which the rebuilt system failed.
-
-    >>> failed_rebuilds_note({"d7": "no memory"}, 3)
-    'causal is undefined for 1 of 3 documents: a query failed when the system was built without it (d7: no memory)'
-    """
-    doc, reason = next(iter(failures.items()))
-    without = "it" if len(failures) == 1 else "them"
-    return (
-        f"causal is undefined for {len(failures):,} of {pluralise(added, 'document')}: a query failed when the system "
-        f"was built without {without} ({doc}: {reason})"
-    )
-
-
-def failed_batch_note(why: str) -> str:
-    """Describe why the gain of the best batch could not be measured."""
-    return f"the gain of the best batch could not be measured: {why}"
-
-
-def gain_notes(gain: Gain, judged: int, failed: Mapping[str, str], *, built: bool) -> Iterator[str]:
-    """Yield the notes on a gain; `built` says whether the system was built here."""
+def gain_notes(gain: Gain, judged: int, failed: Mapping[str, str]) -> Iterator[str]:
+    """Yield the notes on a gain, of whose added documents `judged` have a judgment."""
     if text := missing_terms_note(gain.terms):
         yield text
     yield from _judgment_notes(gain, judged)
     if gain.documents_known and not gain.added and not gain.changed and not gain.removed:
         yield "no document was added, changed or removed"
     if gain.removed or gain.changed:
-        yield (
-            f"{pluralise(gain.removed, 'document')} removed and {gain.changed:,} changed: their effect is in the gain, "
-            "but not in the contribution of any document; the reference of alone and of the best batch is the corpus "
-            "after without all added documents"
-        )
+        yield f"{pluralise(gain.removed, 'document')} removed and {gain.changed:,} changed: their effect is in the gain"
     if failed:
         query, reason = next(iter(failed.items()))
         yield f"{pluralise(len(failed), 'query')} failed before or after and left out, first {query}: {reason}"
     yield from _significance_notes(gain)
-    yield from _exactness_notes(gain, built=built)
 
 
 def _judgment_notes(gain: Gain, judged: int) -> Iterator[str]:
@@ -278,16 +238,3 @@ def _significance_notes(gain: Gain) -> Iterator[str]:
         novelty_note = "; the rest of the gain is novelty, which does not depend on queries" if has_novelty else ""
         gained = format_number(gain.query_gain, "signed")
         yield f"the gain of the queries ({gained}) is not significant ({format_p_value(gain.p)}){novelty_note}"
-
-
-def _exactness_notes(gain: Gain, *, built: bool) -> Iterator[str]:
-    """Warn about contributions that are approximate."""
-    if gain.exact:
-        return
-    if any(not math.isnan(document.alone) for document in gain.documents):
-        batch = " and the best batch are" if gain.batch else " is"
-        measured = "" if math.isnan(gain.batch_measured) else "; the measured gain of the batch is shown with it"
-        yield f"alone{batch} approximate: other documents are left out of one deep ranking{measured}"
-    if gain.attribution == "dropped" and any(not math.isnan(document.causal) for document in gain.documents):
-        hint = "; --attribution rebuilt is exact" if built else ""
-        yield f"causal is approximate: documents are left out of a deep ranking, not of the system{hint}"

@@ -1,4 +1,4 @@
-"""Report of a gain: terms, queries, contributions of documents, and the best batch."""
+"""Report of a gain: terms, changed queries and added documents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 from ragauge.core.summaries import Estimate
 from ragauge.core.text import one_line
 from ragauge.knowledge.gain.charts import build_charts
-from ragauge.knowledge.gain.results import DocumentContribution, Gain, QueryChange
+from ragauge.knowledge.gain.results import AddedDocument, Gain, QueryChange
 from ragauge.knowledge.gain.terms import NOVELTY
 from ragauge.output.numbers import format_interval, format_number, format_p_value, join_names, pluralise
 from ragauge.output.report import (
@@ -20,7 +20,6 @@ from ragauge.output.report import (
     ResultReporter,
     Section,
     TableBuilder,
-    select_charts,
 )
 from ragauge.output.tables import Cell, Column, Row, Table
 
@@ -32,11 +31,6 @@ MAX_TEXT_CHARS = 240
 """Maximum number of characters of a query text in other formats."""
 MAX_DOCUMENTS_NAMED = 3
 """Maximum number of documents named in a cell."""
-ATTRIBUTION_TEXTS = {
-    "rebuilt": "the system was rebuilt without each document",
-    "dropped": "each document was left out of a deeper ranking",
-    "none": "not computed",
-}
 
 
 def build_report(result: Gain) -> Report:
@@ -51,13 +45,7 @@ def build_report(result: Gain) -> Report:
         f"judge {result.judge}" if result.judge else "",
         f"novelty by {result.embedder}" if result.embedder else "",
     ]
-    sections = [
-        _terms_section(result),
-        _queries_section(result),
-        _documents_section(result),
-        _harm_section(result),
-        _batch_section(result),
-    ]
+    sections = [_terms_section(result), _queries_section(result), _documents_section(result)]
     return Report(
         "gain",
         "Gain",
@@ -130,7 +118,7 @@ def _queries_section(result: Gain) -> Section:
     if not changed:
         return Section("queries", "Changed queries", [])
     top_queries = [query for group in (result.gained, result.lost, result.even) for query in group[:MAX_ROWS_SHOWN]]
-    charts = Charts(select_charts(lambda: build_charts(result), "queries"))
+    charts = Charts(lambda: build_charts(result))
     if len(top_queries) == len(changed):
         return Section("queries", "Changed queries", [_queries_table(top_queries), charts], "Queries")
     everything = _queries_table(changed, f"All {len(changed):,} changed queries", MAX_TEXT_CHARS)
@@ -175,146 +163,50 @@ def _shorten_text(text: str, max_chars: int) -> str:
 
 
 def _documents_section(result: Gain) -> Section:
-    if not result.documents:
-        return Section("documents", "Contributions of documents", [])
     documents = result.documents
-    if len(documents) <= 2 * MAX_ROWS_SHOWN:
+    if not documents:
+        return Section("documents", "Added documents", [])
+    if len(documents) <= MAX_ROWS_SHOWN:
         blocks: list[Block] = [_documents_table(result, documents)]
     else:
         everything = _documents_table(result, documents, f"All {len(documents):,} documents")
+        title = f"The {MAX_ROWS_SHOWN} documents in the top {result.k} of most queries"
         blocks = [
-            _documents_table(result, documents[:MAX_ROWS_SHOWN], f"The {MAX_ROWS_SHOWN} largest contributions"),
-            _documents_table(result, documents[-MAX_ROWS_SHOWN:], f"The {MAX_ROWS_SHOWN} smallest contributions"),
+            _documents_table(result, documents[:MAX_ROWS_SHOWN], title),
             replace(everything, collapsed=True),
         ]
-    return Section("documents", "Contributions of documents", blocks, "Documents")
+    return Section("documents", "Added documents", blocks, "Documents")
 
 
-def _documents_table(result: Gain, documents: Sequence[DocumentContribution], title: str = "") -> Table:
-    has_novelty = any(term.name == NOVELTY and not math.isnan(term.value) for term in result.terms)
-    share = "; of novelty, its own divided by the number of added documents" if has_novelty else ""
-    reference = " to the corpus after without all added documents" if result.removed or result.changed else ""
+def _documents_table(result: Gain, documents: Sequence[AddedDocument], title: str = "") -> Table:
     columns = [
         Column("document", "name"),
-        Column(
-            "causal",
-            "signed",
-            legend=f"gain with all added documents minus gain without this one "
-            f"({ATTRIBUTION_TEXTS[result.attribution]}{share})",
-        ),
-        Column("by queries", "signed", legend="causal without novelty"),
-        Column("labelled", "signed", legend="sum over its relevant queries of grade times weighted mean change"),
-        Column("helped", "count", legend="queries that are worse without it"),
-        Column("harmed", "count", legend="queries that are better without it"),
-        Column("novelty", "statistic", drop_order=4),
-        Column("alone", "signed", drop_order=3, legend=f"gain if only this document is added{reference}"),
-        Column("relevant", "count", drop_order=1, legend="queries to which it is judged relevant"),
-        Column(f"top {result.k}", "count", drop_order=2, legend=f"queries with it in the top {result.k}"),
+        Column("novelty", "statistic"),
+        Column("relevant", "count", legend="queries to which it is judged relevant"),
+        Column(f"top {result.k}", "count", legend=f"queries with it in the top {result.k}"),
     ]
-    weights = {term.name: term.weight for term in result.terms}
-    rows: list[Row] = []
-    for document in documents:
-        changes = [weights.get(name, 0.0) * change for name, change in document.changes.items() if name != NOVELTY]
-        is_unknown = math.isnan(document.causal)
-        rows.append(
-            [
-                document.id,
-                document.causal,
-                math.fsum(changes) if changes else None,
-                document.labelled,
-                None if is_unknown else len(document.helped),
-                None if is_unknown else len(document.harmed),
-                document.novelty,
-                document.alone,
-                document.relevant,
-                document.entered,
-            ]
-        )
-    return Table("documents", columns, rows, title)
-
-
-def _harm_section(result: Gain) -> Section:
-    """Documents that made queries worse."""
-    harmful = [document for document in result.documents if document.harmed]
-    harmful.sort(key=lambda document: (-len(document.harmed), document.id))
-    if not harmful:
-        return Section("harm", "Documents that made queries worse", [])
-    columns = [
-        Column("document", "name"),
-        Column("harmed", legend="number of queries that are better without it"),
-        Column("harmed queries"),
-        Column("helped", legend="number of queries that are worse without it"),
-    ]
-    rows: list[Row] = [
-        [
-            document.id,
-            Cell(len(document.harmed), "count"),
-            join_names(document.harmed, MAX_ROWS_SHOWN),
-            Cell(len(document.helped), "count"),
-        ]
-        for document in harmful[:MAX_ROWS_SHOWN]
-    ]
-    title = f"The first {MAX_ROWS_SHOWN} of {len(harmful):,} documents" if len(harmful) > MAX_ROWS_SHOWN else ""
-    return Section("harm", "Documents that made queries worse", [Table("harm", columns, rows, title)], "Harm")
-
-
-def _batch_section(result: Gain) -> Section:
-    if not result.batch:
-        return Section("batch", "Best batch", [])
-    terms = [term.name for term in result.terms if not math.isnan(term.value)]
-    columns = [
-        Column("document", "name"),
-        Column("adds", "signed", legend="gain that it adds to the documents above it"),
-        Column("batch", "signed", legend="gain of the batch up to it"),
-        *(Column(name, "signed", drop_order=len(terms) - i) for i, name in enumerate(terms)),
-    ]
-    rows: list[Row] = [
-        [step.id, step.marginal, step.total, *(step.changes.get(name) for name in terms)] for step in result.batch
-    ]
-    texts = ["Each document adds the most to those above it; one that is similar to them is less new."]
-    if result.removed or result.changed:
-        texts.append("The batch starts from the corpus after without all added documents.")
-    if not result.exact and not math.isnan(result.batch_measured):
-        texts.append(f"Measured by retrieval, it gains {format_number(result.batch_measured, 'signed')}.")
-    charts = Charts(select_charts(lambda: build_charts(result), "batch"))
-    title = f"Best batch: {len(result.batch)} of {pluralise(result.added, 'added document')}"
-    return Section("batch", title, [Paragraph(" ".join(texts)), Table("batch", columns, rows), charts], "Batch")
+    return Table("documents", columns, [list(document) for document in documents], title)
 
 
 def build_rows_table(result: Gain) -> Table:
-    """Build the table with one row per document, or per changed query if there are no documents, for CSV.
+    """Build the table with one row per changed query, for CSV.
 
     The columns `gain_…` are changes by term, before weights.
     """
-    return _document_rows(result) if result.documents else _query_rows(result)
-
-
-def _document_rows(result: Gain) -> Table:
-    terms = [term.name for term in result.terms]
-    names = ["document", "causal", "labelled", "alone", "novelty", "helped", "harmed", "relevant", "entered"]
-    rows: list[Row] = []
-    for document in result.documents:
-        is_unknown = math.isnan(document.causal)
-        rows.append(
-            [
-                document.id,
-                *(document.causal, document.labelled, document.alone, document.novelty),
-                *(None if is_unknown else len(queries) for queries in (document.helped, document.harmed)),
-                *(document.relevant, document.entered),
-                *(document.changes.get(name) for name in terms),
-            ]
-        )
-    return Table("documents", [Column(name) for name in (*names, *(f"gain_{name}" for name in terms))], rows)
-
-
-def _query_rows(result: Gain) -> Table:
     terms = [term.name for term in result.terms if term.name != NOVELTY]
     rows: list[Row] = [
-        [query.query, query.gain, *(query.changes.get(name) for name in terms), query.text]
+        [
+            query.query,
+            query.gain,
+            *(query.changes.get(name) for name in terms),
+            " ".join(query.entered),
+            " ".join(query.pushed_out),
+            query.text,
+        ]
         for query in result.changed_queries
     ]
-    names = ["query", "gain", *(f"gain_{name}" for name in terms), "text"]
+    names = ["query", "gain", *(f"gain_{name}" for name in terms), "entered", "pushed_out", "text"]
     return Table("queries", [Column(name) for name in names], rows)
 
 
-REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per document", build_rows_table)})
+REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per changed query", build_rows_table)})

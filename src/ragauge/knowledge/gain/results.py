@@ -1,4 +1,4 @@
-"""Result types of gain: terms, queries, contributions and the best batch."""
+"""Result types of gain: terms, queries and added documents."""
 
 from __future__ import annotations
 
@@ -42,52 +42,19 @@ class QueryChange(NamedTuple):
     """Relevant documents in its top k before but not after."""
 
 
-@dataclass(frozen=True)
-class DocumentContribution:
-    """Contribution of one added document."""
+class AddedDocument(NamedTuple):
+    """One added document."""
 
     id: str
-    causal: float
-    """Gain with all added documents minus the gain without this one.
-
-    The novelty of the others stays as it is; the document contributes its own divided by the number added. NaN if it
-    was not computed or a query failed.
-    """
-    labelled: float
-    """Sum over its relevant queries of grade times the query's weighted mean change.
-
-    The weighted mean change is the weighted sum of changes over the sum of absolute weights. It is not causal.
-    """
     novelty: float
-    alone: float = float("nan")
-    """Gain if no other document is added, with its full novelty.
-
-    The reference is the corpus after, minus all added documents. This is the corpus before, unless documents were also
-    removed or changed.
-    """
-    changes: Mapping[str, float] = field(default_factory=lambda: EMPTY_MAPPING)
-    """`causal` by term, unweighted; empty if it is NaN."""
-    helped: Sequence[str] = ()
-    """Queries that are worse without it."""
-    harmed: Sequence[str] = ()
-    """Queries that are better without it."""
-    relevant: int = 0
+    """NaN if unknown."""
+    relevant: int
     """Number of queries to which it is judged relevant."""
-    entered: int = 0
+    entered: int
     """Number of queries with it in the top k."""
 
 
-class BatchStep(NamedTuple):
-    """Step of the best batch: a document and the gain of the batch up to it."""
-
-    id: str
-    marginal: float
-    total: float
-    changes: Mapping[str, float] = EMPTY_MAPPING
-    """`marginal` by term, weighted."""
-
-
-@record("ragauge-gain", 2)
+@record("ragauge-gain", 1)
 @dataclass(frozen=True)
 class Gain(TabularResult):
     """Gain of a corpus from added documents."""
@@ -107,28 +74,14 @@ class Gain(TabularResult):
     """Number of queries run on both snapshots."""
     changed_queries: Sequence[QueryChange]
     """Queries with a changed term, largest gain or loss first; changes may cancel out."""
-    documents: Sequence[DocumentContribution] = ()
-    """Added documents, largest contribution first."""
-    batch: Sequence[BatchStep] = ()
-    """Documents chosen greedily, starting from the reference corpus of `alone`."""
-    batch_measured: float = float("nan")
-    """Measured gain if only the batch is added to the corpus before.
-
-    NaN if it was not measured, a query failed, or documents were also removed or changed.
-    """
+    documents: Sequence[AddedDocument] = ()
+    """Added documents; those in the top k of most queries first."""
     query_gain: float = float("nan")
     """Gain from queries: `total` without novelty."""
     query_gain_low: float = float("nan")
     query_gain_high: float = float("nan")
     p: float = float("nan")
     """P-value of the gain from queries, by a randomisation test over queries."""
-    attribution: str = "none"
-    """Method for `causal`: `rebuilt`, `dropped` or `none`.
-
-    `rebuilt` builds the system again without each document. `dropped` removes the document from a deeper ranking.
-    """
-    exact: bool = True
-    """Whether removing a document from a ranking equals building the system without it."""
     novelty_definition: str = "mean"
     """Definition of novelty used for the term."""
     documents_known: bool = True

@@ -22,9 +22,6 @@ from ragauge.measures.conventions import Convention
 from ragauge.runs.inputs import open_run
 from ragauge.runs.texts import load_dataset_or_corpus, load_documents
 
-ATTRIBUTION_METHODS = ("auto", "rebuilt", "dropped", "none")
-DEFAULT_BATCH_SIZE = 10
-
 
 @dataclass(frozen=True)
 class GainSettings:
@@ -42,10 +39,6 @@ class GainSettings:
     """Embedder for novelty."""
     novelty: Annotated[str, OneOf(NOVELTY_DEFINITIONS)] = "mean"
     """Definition of novelty: mean, least or lexical."""
-    attribution: Annotated[str, OneOf(ATTRIBUTION_METHODS)] = "auto"
-    """rebuilt, dropped or none; auto uses the exact method unless it is too expensive."""
-    best_batch: Annotated[int, AtLeast(0)] = DEFAULT_BATCH_SIZE
-    """Maximum size of the best batch, in documents; 0 for no batch."""
     confidence: Annotated[float, Above(0), Below(1)] = 0.95
     split: str | None = None
     max_queries: Annotated[int, AtLeast(1)] | None = None
@@ -72,8 +65,6 @@ class GainOptions(TypedDict, total=False):
     folder: str | Path | None
     embedder: str | Embedder
     novelty: str
-    attribution: str
-    best_batch: int
     confidence: float
     split: str | None
     max_queries: int | None

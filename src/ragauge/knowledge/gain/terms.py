@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -10,12 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from ragauge.core.errors import BackendFailed, BadInput
-from ragauge.core.records import Floats, Judgments, ScoresByQuery
+from ragauge.core.records import Floats, Judgments
 from ragauge.core.samples import Sample
+from ragauge.evaluation.evaluate import compute_judged_ranks
 from ragauge.judging.results import JudgedSamples
 from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure, parse_measure
 from ragauge.measures.registry import mean
+from ragauge.measures.scoring import score_judged_ranks
 
 CONTEXT_RECALL, NOVELTY = "context_recall", "novelty"
 NOVELTY_DEFINITIONS = ("mean", "least", "lexical")
@@ -69,11 +70,6 @@ def _check_averaged(measure: Measure) -> Measure:
     return measure
 
 
-def ranking_measures(weights: Mapping[str, float], convention: Convention) -> list[Measure]:
-    """Return the terms that are measures of rankings, in order."""
-    return [parse_measure(name, convention) for name in weights if name not in (CONTEXT_RECALL, NOVELTY)]
-
-
 class ContextRecallJudge:
     """Context recall of queries with the texts they retrieved; NaN if unscored."""
 
@@ -88,8 +84,15 @@ class ContextRecallJudge:
         self._judge_samples, self._queries, self._answers = judge_samples, queries, answers
         self._reasons: dict[str, str] = {}
         self._notes: dict[str, None] = {}
+        self._recalls: dict[tuple[str, tuple[str, ...]], float] = {}
 
     def __call__(self, query_texts: Sequence[tuple[str, tuple[str, ...]]]) -> Floats:
+        """Return the context recall of each query with its texts; equal ones are judged once."""
+        unjudged = [pair for pair in dict.fromkeys(query_texts) if pair not in self._recalls]
+        self._recalls.update(zip(unjudged, self._judge_recalls(unjudged).tolist(), strict=True))
+        return np.array([self._recalls[pair] for pair in query_texts])
+
+    def _judge_recalls(self, query_texts: Sequence[tuple[str, tuple[str, ...]]]) -> Floats:
         """Judge the samples and collect the notes."""
         samples = [
             Sample(str(index), self._queries[query], contexts=texts, reference=self._answers[query])
@@ -134,106 +137,64 @@ DocumentRanking = tuple[str, ...]
 """Document ids, best first."""
 RankingsByQuery = Mapping[str, DocumentRanking]
 """Rankings by query."""
-QueryVariant = tuple[str, DocumentRanking]
-"""A query and a possible ranking of it."""
-RunMeasureFunction = Callable[[Judgments, ScoresByQuery, Sequence[Measure]], Floats]
-"""Function from judgments, a run and measures to values: one row per query, one column per measure."""
-RecallFunction = Callable[[Sequence[tuple[str, tuple[str, ...]]]], Floats]
-"""Function from queries with their retrieved texts to context recalls; NaN if unscored."""
 
 
 class RankingScorer:
-    """Scorer of rankings by the terms of a gain.
-
-    Each ranking of a query is scored once and cached.
-    """
+    """Scorer of rankings by the terms of a gain, except novelty."""
 
     def __init__(
         self,
         judgments: Judgments,
         weights: Mapping[str, float],
-        measures: Sequence[Measure],
-        compute_measures: RunMeasureFunction,
+        convention: Convention,
         *,
         k: int,
-        judge: RecallFunction | None = None,
+        judge: ContextRecallJudge | None = None,
     ) -> None:
         self.names = [name for name in weights if name != NOVELTY]
         """Names of the terms that have a value per query."""
         self.weights = np.array([weights[name] for name in self.names])
-        lower_is_better = {str(measure): measure.spec.lower_is_better for measure in measures}
-        self.signs = np.array([-1.0 if lower_is_better.get(name) else 1.0 for name in self.names])
+        measures = [parse_measure(name, convention) for name in self.names if name != CONTEXT_RECALL]
+        lower_is_better = {str(measure) for measure in measures if measure.spec.lower_is_better}
+        self.signs = np.array([-1.0 if name in lower_is_better else 1.0 for name in self.names])
         """-1 for terms with lower-is-better measures, 1 for the others."""
         cut = [measure for measure in measures if measure.cutoff is not None and measure.spec.cutoff != "level"]
-        self.depth = max([k, *(int(measure.cutoff or 0) for measure in cut)])
-        """Number of documents used of a ranking."""
-        self._judgments = judgments
         uncut = [measure for measure in measures if measure not in cut]
         self.without_cutoff = [str(measure) for measure in uncut]
         """Names of the measures that cannot have a cutoff in ranks."""
+        self.depth = max([k, *(int(measure.cutoff or 0) for measure in cut)])
+        """Number of documents used of a ranking."""
         self._groups = [(depth, group) for depth, group in ((self.depth, cut), (k, uncut)) if group]
         """Depths and their measures; measures that cannot have a cutoff are computed at depth k."""
-        self._compute_measures = compute_measures
-        self._judge = judge
-        self._k = k
-        self._cached_scores: dict[QueryVariant, Floats] = {}
-        self._judged: dict[tuple[str, tuple[str, ...]], float] = {}
+        self._judgments, self._judge, self._k = judgments, judge, k
+        # Every query was run on both sides, regardless of how the convention treats missing queries.
+        self._convention = replace(convention, missing="zero")
 
-    def score(self, variants: Sequence[QueryVariant], texts: Mapping[str, str]) -> Floats:
-        """Score variants: one row per variant, one column per term.
+    def score(self, rankings: RankingsByQuery, texts: Mapping[str, str]) -> Floats:
+        """Score the rankings of one snapshot: one row per query, one column per term.
 
         `texts` are the document texts of that snapshot.
         """
-        scores = np.full((len(variants), len(self.names)), math.nan)
-        cut = [(query, ranking[: self.depth]) for query, ranking in variants]
-        if not cut:
-            return scores
-        if self._groups:
-            self._score_variants([variant for variant in dict.fromkeys(cut) if variant not in self._cached_scores])
-            columns = [self.names.index(str(measure)) for _, group in self._groups for measure in group]
-            scores[:, columns] = [self._cached_scores[variant] for variant in cut]
-        if self._judge is not None and CONTEXT_RECALL in self.names:
-            judge_inputs = [(query, tuple(texts.get(doc, "") for doc in ranking[: self._k])) for query, ranking in cut]
-            new_inputs = [variant for variant in dict.fromkeys(judge_inputs) if variant not in self._judged]
-            if new_inputs:
-                self._judged.update(zip(new_inputs, self._judge(new_inputs).tolist(), strict=True))
-            scores[:, self.names.index(CONTEXT_RECALL)] = [self._judged[variant] for variant in judge_inputs]
-        return scores
-
-    @property
-    def computable_terms(self) -> list[int]:
-        """Indices of the terms that can be computed for a new ranking."""
-        return [i for i, name in enumerate(self.names) if name != CONTEXT_RECALL or self._judge is not None]
-
-    def without_judge(self) -> RankingScorer:
-        """Return a copy that no longer calls the judge but keeps its cached scores."""
-        scorer = copy.copy(self)
-        scorer._judge = None
-        return scorer
-
-    def _score_variants(self, variants: Sequence[QueryVariant]) -> None:
-        if not variants:
-            return
-        all_judgments = self._judgments
-        variants_by_key = {str(key): variant for key, variant in enumerate(variants)}
-        grades = all_judgments.nested
-        judgments = Judgments(
-            {key: grades.get(query, {}) for key, (query, _) in variants_by_key.items()},
-            subtopics=all_judgments.subtopics
-            and {key: all_judgments.subtopics.get(query, {}) for key, (query, _) in variants_by_key.items()},
-            targets=all_judgments.targets,
-            source=all_judgments.source,
-        )
-        columns = [
-            self._compute_measures(
-                judgments,
-                {key: _to_rank_scores(ranking[:depth]) for key, (_, ranking) in variants_by_key.items()},
-                group,
+        columns: dict[str, Floats] = {}
+        for depth, measures in self._groups:
+            columns |= self._score_measures(rankings, depth, measures)
+        if self._judge is not None:
+            columns[CONTEXT_RECALL] = self._judge(
+                [
+                    (query, tuple(texts.get(doc, "") for doc in ranking[: self._k]))
+                    for query, ranking in rankings.items()
+                ]
             )
-            for depth, group in self._groups
-        ]
-        self._cached_scores.update(zip(variants, np.hstack(columns), strict=True))
+        unscored = np.full(len(rankings), math.nan)
+        return np.array([columns.get(name, unscored) for name in self.names]).reshape(-1, len(rankings)).T
 
-
-def _to_rank_scores(ranking: DocumentRanking) -> dict[str, float]:
-    return {doc: float(len(ranking) - rank) for rank, doc in enumerate(ranking)}
+    def _score_measures(self, rankings: RankingsByQuery, depth: int, measures: Sequence[Measure]) -> dict[str, Floats]:
+        run = {
+            query: {doc: float(depth - rank) for rank, doc in enumerate(ranking[:depth])}
+            for query, ranking in rankings.items()
+        }
+        ranks = compute_judged_ranks(self._judgments, run, measures, self._convention)
+        scores = score_judged_ranks(ranks, measures, self._convention)
+        positions = {query: i for i, query in enumerate(scores.queries)}
+        rows = [positions[query] for query in rankings]
+        return {str(measure): scores.values[str(measure)][rows] for measure in measures}

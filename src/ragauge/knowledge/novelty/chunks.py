@@ -284,17 +284,6 @@ def document_minimums(values: Floats, owner: Ints, documents: int) -> Floats:
     return minimums
 
 
-def update_similarity(highest: Floats, chunks: Vectors, more: Vectors) -> Floats:
-    """Update the highest cosines after `more` chunks became known.
-
-    >>> update_similarity(np.array([0.0, 0.9]), np.array([[1, 0], [0, 1]], np.float32), np.array([[3, 4]],
-    ...     np.float32)).round(6)
-    array([0.6, 0.9])
-    """
-    similarities = nearest_known(chunks, more).similarities
-    return np.fmax(highest, similarities[:, 0]) if similarities.shape[1] else highest
-
-
 KNOWN_BATCH_DOCUMENTS = 512
 """Number of known documents compared at a time."""
 

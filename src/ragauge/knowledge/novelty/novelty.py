@@ -122,7 +122,7 @@ class NoveltyData:
 def prepare_novelty_data(
     added: Any, known: Any, settings: NoveltySettings, progress: ProgressCallback = no_progress
 ) -> NoveltyData:
-    """Split, embed and compare documents, as input for novelty and for batches."""
+    """Split, embed and compare documents, as input for novelty and for gain."""
     seconds: dict[str, float] = {}
     model = open_embedder(settings.embedder)
     embedder: Embedder = model if settings.cache is None else CachedEmbedder(model, settings.cache / "embeddings")
