@@ -64,7 +64,7 @@ _HOMES = {
     "evaluate_runs": "ragauge.evaluation.evaluate",
     "freshness": "ragauge.knowledge.freshness",
     "fuse": "ragauge.fusion.fuse",
-    "gain": "ragauge.knowledge.gain",
+    "gain": "ragauge.knowledge.gain.gain",
     "gate": "ragauge.gates",
     "judge": "ragauge.judging.judge",
     "judge_async": "ragauge.judging.judge",
@@ -129,7 +129,7 @@ if TYPE_CHECKING:
     from ragauge.judging.results import JudgedSamples
     from ragauge.knowledge.freshness import freshness
     from ragauge.knowledge.freshness.results import Freshness
-    from ragauge.knowledge.gain import gain
+    from ragauge.knowledge.gain.gain import gain
     from ragauge.knowledge.gain.results import Gain
     from ragauge.knowledge.lint import lint
     from ragauge.knowledge.lint.results import Lint

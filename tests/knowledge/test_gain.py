@@ -21,9 +21,9 @@ from ragauge.core.errors import BackendFailed, BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments, Run
 from ragauge.files.serialization import to_json_data
 from ragauge.judging.session import JudgingSettings
-from ragauge.knowledge.gain import gain
 from ragauge.knowledge.gain import report as gain_report
 from ragauge.knowledge.gain.changes import SnapshotChanges
+from ragauge.knowledge.gain.gain import gain
 from ragauge.knowledge.gain.results import Gain
 from ragauge.models.chats.recorded import ScriptedChat
 from ragauge.output.csv import render_csv

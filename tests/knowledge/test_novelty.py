@@ -495,7 +495,7 @@ def test_cli_lists_unread_files_of_document_folder(tmp_path):
     (tmp_path / "new" / "scan.pdf").write_text("%PDF")
     (tmp_path / "new" / ".hidden").write_text("x")
     note = "note: new: 1 file was not read (scan.pdf); only .txt, .md, .markdown, .rst files are documents"
-    for arguments in (["novelty", "new", "--known", "old"], ["tokenizers", "new"], ["graph", "new"]):
+    for arguments in (["novelty", "new", "--known", "old"], ["tokenizers", "new"]):
         done = run_python(["-m", "ragauge", *arguments], tmp_path)
         assert note in done.stderr.splitlines(), (arguments, done.stderr)
     complete = run_python(["-m", "ragauge", "novelty", "old", "--known", "old"], tmp_path)

@@ -124,7 +124,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge gain --before dataset/ --add new.jsonl -w recall@10=0.5 -w mrr=0.5 -o gain.html[/dim]
     """
     from ragauge.judging.session import JudgingSettings
-    from ragauge.knowledge.gain import gain
+    from ragauge.knowledge.gain.gain import gain as measure_gain
 
     files, folder = split_outputs(out)
     check_outputs(Gain, files, as_json=as_json, as_csv=as_csv, format_name=format_name, charts=charts, has_folder=True)
@@ -140,7 +140,7 @@ def gain(  # noqa: PLR0913 - each is an option of the command
         "prices": prices if token_price is None else console.parse_price(token_price),
     }
     with show_progress("no result was written") as progress:
-        result = gain.gain(
+        result = measure_gain(
             before,
             after,
             add=add,

@@ -94,7 +94,8 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     [dim]ragauge novelty new.jsonl --known corpus.jsonl --chat openai:gpt-4o-mini --dry-run[/dim]
     """
     from ragauge.judging.session import JudgingSettings
-    from ragauge.knowledge.novelty.novelty import novelty
+    from ragauge.knowledge.novelty.novelty import NoveltyOptions, estimate_novelty_cost
+    from ragauge.knowledge.novelty.novelty import novelty as measure_novelty
 
     files, folder = split_outputs(out)
     check_outputs(
@@ -117,7 +118,7 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
         refuse_options(context, ["as_csv", "format_name", "charts", "reference_chunks", "seed"], "with --dry-run")
         if files:
             raise BadInput("-o FILE has no effect with --dry-run", hint="remove -o, or name the folder with replies")
-    settings: novelty.NoveltyOptions = {
+    settings: NoveltyOptions = {
         "embedder": embedder,
         "chunk_size": chunk_size,
         "chunk_overlap": chunk_overlap,
@@ -129,11 +130,9 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     }
     with show_progress(f"replies of the judge are saved in {folder}" if folder else "") as progress:
         if dry_run and chat is not None:
-            estimates = novelty.estimate_novelty_cost(
-                documents, known, chat=chat, folder=folder, progress=progress, **settings
-            )
+            estimates = estimate_novelty_cost(documents, known, chat=chat, folder=folder, progress=progress, **settings)
         else:
-            result = novelty.novelty(documents, known, chat=chat, folder=folder, progress=progress, **settings)
+            result = measure_novelty(documents, known, chat=chat, folder=folder, progress=progress, **settings)
     if dry_run:
         _print_novelty_estimate(estimates, chat or "", limits.get("options") or {}, as_json=as_json)
         return
