@@ -18,7 +18,6 @@ from ragauge.files.scores import is_scores_file, read_scores
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import read_header
 from ragauge.files.table_rows import read_tags
-from ragauge.files.trials import is_trials_file
 from ragauge.measures.answers import ANSWER_MEASURES
 from ragauge.measures.names import parse_measure
 from ragauge.measures.registry import MEASURE_REGISTRY
@@ -413,12 +412,10 @@ def test_read_header_returns_column_names(tmp_path, name, text, columns):
 
 
 def test_is_scores_file_handles_quoted_headers_and_nested_objects(tmp_path):
-    assert is_trials_file(write_text(tmp_path / "a.csv", '"task","success"\n"a",1\n'))
     assert is_scores_file(write_text(tmp_path / "b.csv", '"query_id","ndcg@10"\n"a",1\n'))
     assert is_scores_file(write_text(tmp_path / "c.jsonl", '{"mrr": 1, "top": {"doc": "d1"}, "query": "q1"}\n'))
     assert not is_scores_file(write_text(tmp_path / "d.jsonl", '{"said": "query: 1", "mrr": 1}\n'))
     assert not is_scores_file(write_text(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
-    assert not is_trials_file(write_text(tmp_path / "e.csv", '"query","doc","score"\nq,d,1\n'))
 
 
 def test_read_tags_ignores_blank_lines_and_rejects_missing_query(tmp_path):
