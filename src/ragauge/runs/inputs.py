@@ -187,15 +187,6 @@ def open_run(source: Any, name: str = "", *, with_ranks: bool = False) -> Run:
     return replace(run, name=name) if name else run
 
 
-def open_only_run(source: Any) -> Run:
-    """Read a run; the folder of an experiment stands for its only run."""
-    if isinstance(source, str | Path) and str(source) != "-" and Path(source).is_dir() and not is_run_folder(source):
-        return open_run(Inputs.resolve(str(source)).single_run[1])
-    if isinstance(source, Mapping) and not is_single_run(source):
-        raise BadInput(f"expected one run, got {join_names(list(map(str, source)))}", hint="pass one run at a time")
-    return open_run(source)
-
-
 def _differing_trials(source: Any) -> Sequence[Any]:
     """Return the trials of a run folder if their rankings differ, else the source."""
     if isinstance(source, Run):
