@@ -10,6 +10,7 @@ from typing import Any
 from ragauge.comparison.alignment import check_comparable, read_system_scores
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
+from ragauge.core.record_types import record_type_of
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.evaluation import compute_judged_ranks, judgments_for_measures
 from ragauge.evaluation.indicators import average_trials
@@ -17,7 +18,6 @@ from ragauge.files.judged_folders import read_judged_scores, read_sample_tags, s
 from ragauge.files.scores import read_scores
 from ragauge.gates.run_indicators import RunIndicators
 from ragauge.gates.settings import GateSettings
-from ragauge.judging.results import JudgedSamples
 from ragauge.measures.answers import canonical_answer_name
 from ragauge.measures.conventions import PRESETS, Convention
 from ragauge.measures.judged_ranks import JudgedRanks
@@ -29,6 +29,8 @@ from ragauge.runs.input_kinds import InputKind, is_kind
 from ragauge.runs.inputs import Inputs, open_run
 from ragauge.runs.results import Experiment
 
+JUDGED_SCHEMA = "ragauge-judged"
+"""Schema of JudgedSamples, whose class would load all of judging."""
 TIMING_COLUMNS = ("query", "repeat", "session", "status", "began_ns", "total_ns")
 
 
@@ -39,7 +41,8 @@ def already_scored(source: Any, qrels: Any, timings: Any) -> RunIndicators | Non
     """
     if isinstance(source, Scores):
         return RunIndicators(source.run, source, _check_timings(timings))
-    if isinstance(source, JudgedSamples):
+    record_type = record_type_of(type(source))
+    if record_type is not None and record_type.schema == JUDGED_SCHEMA:
         return RunIndicators(source.name, source.scores, tags=sample_tags(source.samples), covers_all_queries=True)
     if qrels is not None or not isinstance(source, str | Path):
         return None
