@@ -15,7 +15,7 @@ LAYERS = [
     ["measures", "stats", "evaluation", "fusion"],
     ["datasets", "models", "stores", "systems"],
     ["runs"],
-    "comparison judging audits knowledge experiments gates store_benchmarks store_stress embedder_study".split(),  # noqa: SIM905
+    "comparison gates judging audits knowledge experiments store_benchmarks store_stress embedder_study".split(),  # noqa: SIM905
     ["reports", "cli"],
 ]
 ORDER = [package for layer in LAYERS for package in layer]

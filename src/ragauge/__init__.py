@@ -25,7 +25,6 @@ _HOMES = {
     "Experiment": "ragauge.runs.results",
     "ExperimentSet": "ragauge.runs.results",
     "Finding": "ragauge.core.findings",
-    "Freshness": "ragauge.knowledge.freshness.results",
     "Gain": "ragauge.knowledge.gain.results",
     "Gate": "ragauge.gates.results",
     "Hit": "ragauge.core.documents",
@@ -62,7 +61,6 @@ _HOMES = {
     "estimate_cost": "ragauge.judging.judge",
     "evaluate": "ragauge.evaluation.evaluate",
     "evaluate_runs": "ragauge.evaluation.evaluate",
-    "freshness": "ragauge.knowledge.freshness",
     "fuse": "ragauge.fusion.fuse",
     "gain": "ragauge.knowledge.gain.gain",
     "gate": "ragauge.gates",
@@ -127,8 +125,6 @@ if TYPE_CHECKING:
     from ragauge.judging.calibration.results import Calibration
     from ragauge.judging.judge import estimate_cost, judge, judge_async, rescore
     from ragauge.judging.results import JudgedSamples
-    from ragauge.knowledge.freshness import freshness
-    from ragauge.knowledge.freshness.results import Freshness
     from ragauge.knowledge.gain.gain import gain
     from ragauge.knowledge.gain.results import Gain
     from ragauge.knowledge.lint import lint
@@ -163,7 +159,6 @@ __all__ = [
     "Experiment",
     "ExperimentSet",
     "Finding",
-    "Freshness",
     "Gain",
     "Gate",
     "Hit",
@@ -200,7 +195,6 @@ __all__ = [
     "estimate_cost",
     "evaluate",
     "evaluate_runs",
-    "freshness",
     "fuse",
     "gain",
     "gate",

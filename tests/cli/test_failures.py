@@ -179,7 +179,6 @@ def test_cli_early_interrupt_exits_with_130(delay_s, tmp_path):
         "compare qrels.txt a.run b.run --rounds -1",
         "compare qrels.txt a.run b.run --seed -1",
         "compare qrels.txt a.run b.run --rounds 99999999999999999999",
-        "freshness a.run --versions versions.jsonl -k 99999999999999999999",
         "run kb -s bm25 -k 99999999999999999999",
         "judge samples.jsonl --questions -1",
         "bench --seed -5",

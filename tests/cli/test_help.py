@@ -101,7 +101,7 @@ def test_help_shows_units_and_every_default(command):
 
 @pytest.mark.parametrize(
     "command",
-    ["evaluate", "compare", "audit", "gate", "report", "k-range", "validate", "freshness", "fuse"],
+    ["evaluate", "compare", "audit", "gate", "report", "k-range", "validate", "fuse"],
 )
 def test_command_with_runs_explains_names(command):
     arguments = [

@@ -16,7 +16,7 @@ from ragauge.cli import main
 
 CORPORA = (
     "run.json qrels.txt beir corpus.jsonl corpus.ndjson corpus.csv corpus.tsv corpus.json corpus.parquet "
-    "texts_md texts_rst texts_txt page.md queries.jsonl samples.jsonl judged versions.jsonl empty.txt"
+    "texts_md texts_rst texts_txt page.md queries.jsonl samples.jsonl judged empty.txt"
 )
 """Read by every command that takes a corpus. An entry needs an id; a text file is one document."""
 ACCEPTED = {
@@ -37,16 +37,13 @@ ACCEPTED = {
     "validate CORPUS": f"{CORPORA} bm25.run vectors.npy",
     "convert": "bm25.run run.json experiment qrels.txt beir samples.jsonl",
     "judge": "samples.jsonl judged",
-    "freshness RUN": "bm25.run run.json experiment/bm25 experiment",
-    "freshness VERSIONS": "versions.jsonl",
-    "freshness CORPUS": CORPORA,
     "lint": f"{CORPORA} scores.csv result.json",
     "lint QRELS": "run.json experiment qrels.txt beir",
     "novelty": CORPORA,
     "novelty KNOWN": CORPORA,
     "gain BEFORE": CORPORA,
     "gain ADD": CORPORA,
-    "tokenizers": " ".join({*CORPORA.split()} - {"run.json", "samples.jsonl", "versions.jsonl", "empty.txt"}),
+    "tokenizers": " ".join({*CORPORA.split()} - {"run.json", "samples.jsonl", "empty.txt"}),
     "run": "beir",
     "calibrate": "samples.jsonl",
 }

@@ -22,7 +22,6 @@ FILES = {
     "columns.csv": "query,doc,other\nq1,a,1\n",
     "corpus.jsonl": '{"id": "a", "text": "Cats sleep"}\n{"id": "b", "text": "Dogs run"}\n',
     "samples.jsonl": '{"id": "s1", "question": "Why?", "answer": "So.", "contexts": ["So."]}\n',
-    "versions.jsonl": '{"doc_id": "a", "version_key": "a", "effective_timestamp": "2024-01-01"}\n',
 }
 
 
@@ -42,7 +41,7 @@ def ragauge(tmp_path):
         ("evalute qrels.txt bm25.run", "unknown command `evalute`", "did you mean `evaluate`?"),
         ("evaluate", "missing argument QRELS RUN...", "`ragauge evaluate qrels.txt bm25.run"),
         ("convert bm25.run", "missing argument OUT", "`ragauge convert bm25.run bm25.parquet`"),
-        ("freshness bm25.run", "missing option --versions", "add `--versions FILE`"),
+        ("novelty corpus.jsonl", "missing option --known", "add `--known KB`"),
         ("evaluate qrels.txt bm25.run --josn", "unknown option --josn", "did you mean `--json`?"),
         (
             "evaluate qrels.txt bm25.run --nosuch",
@@ -111,7 +110,6 @@ WRITE_FILES = {
     "evaluate": "qrels.txt bm25.run",
     "stress": "--store memory --corpus corpus.jsonl",
     "lint": "corpus.jsonl",
-    "freshness": "bm25.run --versions versions.jsonl",
     "tokenizers": "corpus.jsonl",
 }
 """Commands that write files, with arguments."""

@@ -75,7 +75,6 @@ def run_command(tmp_path):
         ("gain --before a.jsonl --add b.jsonl --max-calls 3", "--max-calls has no effect without --chat"),
         ("stress --store memory --kills 2 --kill-at 3", "--kills has no effect with --kill-at"),
         ("gate qrels.txt a.run -r 'mrr >= 0.1' --tags tags.csv", "tags has no effect on these rules"),
-        ("gate qrels.txt a.run -r 'mrr >= 0.1' --versions v.jsonl", "versions has no effect on these rules"),
         ("gate scores.csv -r 'ndcg@10 >= 0.1' -C rig", "convention has no effect on these rules"),
         ("convert samples.jsonl out.jsonl --kind samples --from csv", "--from has no effect on samples"),
     ],

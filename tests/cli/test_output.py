@@ -19,7 +19,6 @@ COMMANDS = {
     "lint": ["lint", INPUTS / "dirty.jsonl"],
     "novelty": ["novelty", INPUTS / "new.jsonl", "--known", INPUTS / "known.jsonl", "--embedder", "words"],
     "gain": ["gain", "--before", INPUTS / "kb", "--add", INPUTS / "new.jsonl", "-k", "3", "-w", "recall@3=1"],
-    "freshness": ["freshness", INPUTS / "bm25.run", "--versions", INPUTS / "versions.jsonl", "-k", "5"],
     "stress": ["stress", "--store", "sqlite-vec", "--corpus", INPUTS / "known.jsonl", "--mode", "one by one"],
     "tokenizers": ["tokenizers", INPUTS / "known.jsonl", "-t", "bytes", "-t", "words"],
 }

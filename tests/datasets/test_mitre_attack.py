@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -19,7 +16,6 @@ from ragauge.datasets import judgments_by_name
 from ragauge.datasets.mitre_attack import load_stix
 from ragauge.files.source import InputFile
 from ragauge.files.stix import read_stix_bundle
-from ragauge.knowledge.freshness.versions_file import read_versions
 
 ENTERPRISE = "attack/enterprise-attack-18.1.stix21.json.gz"
 
@@ -341,25 +337,3 @@ def test_load_stix_origin_is_absolute_path(tmp_path, monkeypatch):
     assert data.origin == f"stix:{tmp_path / 'b.json'}(retired=true)"
     monkeypatch.chdir("/")
     assert [one.id for one in ragauge.load(data.origin).documents] == [one.id for one in data.documents]
-
-
-def test_attack_versions_example_revoked_object_is_version_of_replacement(tmp_path):
-    """The script `examples/attack_versions.py` writes versions that `freshness` reads."""
-    objects = [
-        make_object("attack-pattern", "T1", "Old"),
-        make_object("attack-pattern", "T2", "Newer"),
-        make_object("attack-pattern", "T3", "Newest"),
-    ]
-    first, second, third = (one["id"] for one in objects)
-    relations = [make_relation(first, "revoked-by", second), make_relation(second, "revoked-by", third)]
-    path = write_bundle(tmp_path / "b.json", [*objects, *relations])
-    example = Path(__file__).parents[2] / "examples" / "attack_versions.py"
-    command = [sys.executable, str(example), str(path or tmp_path / "b.json"), str(tmp_path / "v.jsonl")]
-    subprocess.run(command, check=True)
-    versions = {one.doc: one for one in read_versions(str(tmp_path / "v.jsonl"))}
-    assert {name: one.key for name, one in versions.items()} == dict.fromkeys((first, second, third), third)
-    assert (versions[first].superseded_by, versions[second].superseded_by, versions[third].superseded_by) == (
-        second,
-        third,
-        None,
-    )

@@ -31,7 +31,6 @@ COMMANDS = {
     "ragauge-calibration": "calibrate inputs/labelled.jsonl -o c --json",
     "ragauge-comparison": "compare inputs/qrels.txt inputs/bm25.run inputs/dense.run --count-missing --json",
     "ragauge-experiments": "run inputs/experiments.toml -o runs --json",
-    "ragauge-freshness": "freshness inputs/bm25.run inputs/dense.run --versions inputs/versions.jsonl -k 10 --json",
     "ragauge-gain": "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w recall@3=0.5 -w novelty=0.5 --json",
     "ragauge-gate": "gate inputs/qrels.txt inputs/dense.run -b inputs/bm25.run -r 'mrr not worse' -r 'map > 1' --json",
     "ragauge-judged": "judge folders/judged -C default,no_claims=one --json",

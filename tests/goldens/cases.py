@@ -188,8 +188,6 @@ CASES: list[Case] = [
     Case("gain-kb-csv", "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w ndcg@3=1 --csv"),
     Case("novelty-new", "novelty inputs/new.jsonl --known inputs/known.jsonl --chat lexical --json"),
     Case("novelty-new-csv", "novelty inputs/new.jsonl --known inputs/known.jsonl --csv"),
-    Case("freshness-toy", "freshness inputs/bm25.run inputs/dense.run --versions inputs/versions.jsonl -k 10 --json"),
-    Case("freshness-toy-csv", "freshness inputs/bm25.run --versions inputs/versions.jsonl -k 5 --csv"),
     Case("lint-dirty", "lint inputs/dirty.jsonl --json"),
     Case("lint-dirty-csv", "lint inputs/dirty.jsonl --csv"),
     Case("lint-cranfield", "lint {data}/cranfield/beir --json", needs="cranfield"),

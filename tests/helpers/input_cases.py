@@ -29,7 +29,7 @@ CORPUS_INPUTS = (
 """The same corpus in every format; `page.md` is its first document."""
 INPUTS = (
     "bm25.run", "run.json", "experiment/bm25", "experiment", "unfinished", "qrels.txt", "beir", *CORPUS_INPUTS,
-    "queries.jsonl", "scores.csv", "samples.jsonl", "judged", "vectors.npy", "versions.jsonl",
+    "queries.jsonl", "scores.csv", "samples.jsonl", "judged", "vectors.npy",
     "result.json", "empty.txt", "missing.run",
 )  # fmt: skip
 COMMANDS = {
@@ -50,9 +50,6 @@ COMMANDS = {
     "validate CORPUS": "validate qrels.txt --corpus {}",
     "convert": "convert {} out.jsonl",
     "judge": "judge {} --json",
-    "freshness RUN": "freshness {} --versions versions.jsonl --json",
-    "freshness VERSIONS": "freshness bm25.run --versions {} --json",
-    "freshness CORPUS": "freshness bm25.run --versions versions.jsonl --corpus {} --json",
     "lint": "lint {} --json",
     "lint QRELS": "lint corpus.jsonl --qrels {} --json",
     "novelty": "novelty {} --known corpus.jsonl -e words --json",
@@ -123,7 +120,6 @@ def write_inputs(folder: Path) -> Path:
     (folder / "samples.jsonl").write_text("".join(json.dumps(sample) + "\n" for sample in samples))
     judge(str(folder / "samples.jsonl"), ["faithfulness"], chat="lexical", folder=folder / "judged")
     np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32))
-    (folder / "versions.jsonl").write_text('{"doc_id": "d0", "superseded_by": "d1"}\n')
     (folder / "empty.txt").write_text("")
     report(lint(folder / "corpus.jsonl"), folder / "result.json")
     return folder

@@ -170,7 +170,6 @@ def _write_results(folder: Path) -> None:
     for name, line in {
         "lint": "lint inputs/dirty.jsonl",
         "novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --embedder words",
-        "freshness": "freshness a.run --versions inputs/versions.jsonl",
         "tokens": "tokenizers inputs/kb -t bytes",
     }.items():
         with contextlib.chdir(folder), contextlib.suppress(Exception):
@@ -473,7 +472,6 @@ def targets() -> Iterator[Target]:
         yield Target(seed, "fuse {} a.run -o out.run")
         yield Target(seed, "gate qrels.txt {} -r mrr>=0")
         yield Target(seed, "k-range qrels.txt {}")
-        yield Target(seed, "freshness {} --versions inputs/versions.jsonl")
     for use in ("evaluate {}", "compare {}", "report {}", "audit {}", "gate {}/bm25 -r mrr>=0"):
         yield Target("folders/run", use)
     yield Target("folders/run", "k-range {}")
@@ -482,7 +480,7 @@ def targets() -> Iterator[Target]:
     yield Target("folders/bench/sweep.json", "report {}")
     for use in ("report {}", "compare {} folders/judged_b", "gate {} -r faithfulness>=0", "validate {}", "evaluate {}"):
         yield Target("folders/judged", use)
-    for name in ("lint", "novelty", "freshness", "tokens"):
+    for name in ("lint", "novelty", "tokens"):
         yield Target(f"result_{name}.json", "report {}")
     for ending in ("txt", "json", "csv", "jsonl"):
         seed = f"targets.{ending}" if ending != "txt" else "inputs/targets.txt"
@@ -499,7 +497,6 @@ def targets() -> Iterator[Target]:
         yield Target(seed, "convert {} out.json --kind samples")
         yield Target(seed, "validate {}")
     yield Target("inputs/labelled.jsonl", "calibrate {} --chat lexical")
-    yield Target("inputs/versions.jsonl", "freshness a.run --versions {}")
     yield Target("stix.json", "evaluate {} a.run")
     yield Target("stix.json", read_own_dataset)
     corpora = ["corpus.csv", "corpus.tsv", "corpus.json", "corpus.parquet", "inputs/dirty.jsonl", "papers", "inputs/kb"]

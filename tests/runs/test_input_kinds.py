@@ -38,7 +38,6 @@ KINDS = {
     "samples.jsonl": "samples",
     "judged": "judged samples",
     "vectors.npy": "vectors",
-    "versions.jsonl": "versions of documents",
     "result.json": "result",
     "empty.txt": "corpus",
     "missing.run": "dataset",  # No such file: it can be the name of a dataset.

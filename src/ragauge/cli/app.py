@@ -50,7 +50,6 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "lint": CommandEntry(CORPUS, "Check a corpus for problems before it is embedded."),
     "novelty": CommandEntry(CORPUS, "Measure how much new information documents add to a corpus."),
     "gain": CommandEntry(CORPUS, "Measure how added documents change retrieval quality."),
-    "freshness": CommandEntry(CORPUS, "Measure how many results are stale or contradict each other."),
     "datasets": CommandEntry(REFERENCE, "List the datasets, or show one."),
     "systems": CommandEntry(REFERENCE, "List the plug-ins: retrievers, embedders, stores and more; or explain one."),
     "measures": CommandEntry(REFERENCE, "List the measures, or explain one."),

@@ -13,7 +13,7 @@ from ragauge.cli.completion import find_completer
 
 INPUT, MEASURES, EXECUTION, STATISTICS, OUTPUT = "Input", "Measures", "Execution", "Statistics", "Output"
 PANELS: Mapping[str, str] = {
-    INPUT: "--system --store --dataset --corpus --before --after --add --before-run --after-run --known --versions "
+    INPUT: "--system --store --dataset --corpus --before --after --add --before-run --after-run --known "
     "--baseline --rule --rules --qrels --queries --answers --tags --targets --with --split --qrels-format "
     "--run-format --from --kind --max-queries --max-documents --max-vectors --max-samples --metric --metadata "
     "--where --as-of --graph --start-documents --language --id-field --text-field --part --query "

@@ -48,8 +48,8 @@ def gate(  # noqa: PLR0913 - each is an option of the command
             "--rule",
             metavar="RULE",
             help="Rule: 'ndcg@10 >= 0.4', 'recall@100 drop <= 1%', 'mrr not worse', 'map non-inferior by 0.01', "
-            "'p95_ms <= 50', 'failed <= 0', 'unscored(faithfulness) <= 5%', 'stale_rate@10 <= 0.05'; it can end with "
-            "'in TAG=VALUE' or 'by TAG'. Can be repeated.",
+            "'p95_ms <= 50', 'failed <= 0', 'unscored(faithfulness) <= 5%'; it can end with 'in TAG=VALUE' or "
+            "'by TAG'. Can be repeated.",
         ),
     ] = None,
     rules: Annotated[str | None, typer.Option(metavar="FILE.toml", help="File with rules and settings.")] = None,
@@ -75,9 +75,6 @@ def gate(  # noqa: PLR0913 - each is an option of the command
     rel: MinRelevantGrade = None,
     tags: QueryTags = None,
     targets: TargetMap = None,
-    versions: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Versions of the corpus, for stale_rate@k.")
-    ] = None,
     allow_changed_corpus: Annotated[
         bool,
         typer.Option(
@@ -116,7 +113,6 @@ def gate(  # noqa: PLR0913 - each is an option of the command
         "min_queries": min_queries,
         "tags": tags,
         "targets": targets,
-        "versions": versions,
         "lower_is_better": lower_is_better,
         "higher_is_better": higher_is_better,
         "allow_changed_corpus": allow_changed_corpus or None,

@@ -37,9 +37,6 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
     ),
     "ragauge-comparison": ResultModules("compare", "ragauge.stats.comparisons", "ragauge.comparison.report"),
     "ragauge-experiments": ResultModules("run", "ragauge.comparison.results", "ragauge.reports.experiment_set"),
-    "ragauge-freshness": ResultModules(
-        "freshness", "ragauge.knowledge.freshness.results", "ragauge.knowledge.freshness.report"
-    ),
     "ragauge-gain": ResultModules("gain", "ragauge.knowledge.gain.results", "ragauge.knowledge.gain.report"),
     "ragauge-gate": ResultModules("gate", "ragauge.gates.results", "ragauge.gates.report"),
     "ragauge-judged": ResultModules("judge", "ragauge.judging.results", "ragauge.judging.report"),

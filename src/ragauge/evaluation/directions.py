@@ -9,14 +9,11 @@ from types import MappingProxyType
 
 from ragauge.core.errors import BadInput, RagaugeError, UnknownName
 from ragauge.core.records import Scores
-from ragauge.evaluation.indicators import FRESHNESS_RATES
 from ragauge.measures import answers, names
 from ragauge.measures.registry import MeasureSpec
 
 COST_UNIT_SUFFIXES = ("_ms", "_seconds", "_sec", "_ns", "_bytes")
 """Unit suffixes of measure names for which lower is better."""
-FRESHNESS_MEASURES = ("stale", "conflict", *FRESHNESS_RATES)
-"""Freshness measures, for which lower is better."""
 
 
 def is_lower_better(measure: str) -> bool | None:
@@ -24,14 +21,14 @@ def is_lower_better(measure: str) -> bool | None:
 
     None if unknown.
 
-    >>> [is_lower_better(name) for name in ("hallucination", "p95_ms", "Latency (s)", "unjudged@10", "stale_rate@5")]
-    [True, True, True, True, True]
+    >>> [is_lower_better(name) for name in ("hallucination", "p95_ms", "Latency (s)", "unjudged@10")]
+    [True, True, True, True]
     >>> [is_lower_better(name) for name in ("nDCG@10", "recall", "faithfulness", "throughput", "wer", "cost")]
     [False, False, False, False, None, None]
     """
     name = measure.strip().lower()
     base = re.split(r"[(@]", name)[0]
-    if name.endswith(COST_UNIT_SUFFIXES) or "latency" in re.split(r"[^a-z]+", name) or base in FRESHNESS_MEASURES:
+    if name.endswith(COST_UNIT_SUFFIXES) or "latency" in re.split(r"[^a-z]+", name):
         return True
     if base in ("qps", "throughput"):
         return False

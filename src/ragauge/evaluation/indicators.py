@@ -1,4 +1,4 @@
-"""Indicators that gate rules refer to: measures, latencies, freshness rates and query counts."""
+"""Indicators that gate rules refer to: measures, latencies and query counts."""
 
 from __future__ import annotations
 
@@ -16,15 +16,11 @@ from ragauge.measures.conventions import Convention
 from ragauge.measures.names import Measure, parse_measure
 from ragauge.measures.registry import geometric_mean, mean, total
 
-FRESHNESS_RATES = ("stale_rate", "stale_query_rate", "conflict_rate", "conflict_query_rate")
-"""Names of the freshness rates of a run; lower is better for each."""
-
-
 UNSCORED_PREFIX = "unscored"
 """Prefix of indicators such as `unscored(faithfulness)`: the number of queries without a value."""
 
 
-@json_form(omitted=("stage", "statistic", "rate", "depth", "unscored_measure"))
+@json_form(omitted=("stage", "statistic", "unscored_measure"))
 @dataclass(frozen=True)
 class Indicator:
     """An indicator: a named number of a run, to which a rule can refer."""
@@ -32,9 +28,7 @@ class Indicator:
     name: str
     """Canonical name."""
     source: str = "measure"
-    """Source: `measure`, `latency` (a time per query), `count` (of queries), `whole` (of the run), `corpus`, or `age`
-    (staleness).
-    """
+    """Source: `measure`, `latency` (a time per query), `count` (of queries), `whole` (of the run), or `corpus`."""
     lower_is_better: bool = False
     direction_known: bool = True
     """Whether the direction is stated or follows from the name; rules about a change need it."""
@@ -48,10 +42,6 @@ class Indicator:
     """Stage of a latency; `total` for the whole query."""
     statistic: str = ""
     """Statistic of a latency, one of `LATENCY_STATISTICS`."""
-    rate: str = ""
-    """Freshness rate, one of `FRESHNESS_RATES`."""
-    depth: int = 0
-    """Cutoff of a freshness indicator."""
     unscored_measure: str = ""
     """Measure whose queries without a value are counted."""
 
@@ -75,14 +65,12 @@ COUNT_INDICATORS = {
     "empty": Indicator("empty", "count", lower_is_better=True, paired=False, unit="count"),
     "queries": Indicator("queries", "count", lower_is_better=False, paired=False, unit="count"),
 }
-FRESHNESS_PATTERN = re.compile(rf"(?P<what>stale|conflict|{'|'.join(FRESHNESS_RATES)})(?:@(?P<k>[1-9]\d*))?", re.I)
-"""Freshness indicators: `stale_rate@10` over all positions, `stale@10` per query."""
 UNSCORED_PATTERN = re.compile(rf"{UNSCORED_PREFIX}\s*\(\s*(.+?)\s*\)", re.I)
 TIMING_NAMES = (
     *(f"{statistic}_ms" for statistic in LATENCY_STATISTICS),
     *(name for name, indicator in RUN_INDICATORS.items() if indicator.source == "whole"),
 )
-INDICATOR_NAMES = (*TIMING_NAMES, "documents", *COUNT_INDICATORS, *(f"{rate}@10" for rate in FRESHNESS_RATES))
+INDICATOR_NAMES = (*TIMING_NAMES, "documents", *COUNT_INDICATORS)
 TIMING_WORDS_PATTERN = re.compile(
     r"latenc|time|speed|slow|fast|duration|delay|second|throughput|qps|response|per_?sec|_ms$|^ms$"
 )
@@ -105,7 +93,7 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
     unscored_match = UNSCORED_PATTERN.fullmatch(name)
     if unscored_match:
         inner = find_indicator(unscored_match[1], convention, known)
-        if inner.source not in ("measure", "age"):
+        if inner.source != "measure":
             raise BadInput(f"`{name}` does not name a measure", hint=f"`{UNSCORED_PREFIX}(faithfulness)`")
         return Indicator(
             f"{UNSCORED_PREFIX}({inner.name})",
@@ -133,9 +121,6 @@ def find_indicator(text: str, convention: Convention, known: Sequence[Scores] = 
     latency_match = LATENCY_PATTERN.fullmatch(name)
     if latency_match:
         return _latency_indicator(latency_match["stage"] or "total", latency_match["statistic"].lower())
-    freshness_match = FRESHNESS_PATTERN.fullmatch(name)
-    if freshness_match:
-        return _freshness_indicator(freshness_match["what"].lower(), int(freshness_match["k"] or 0))
     try:
         measure = parse_measure(name, convention)
     except UnknownName:
@@ -154,25 +139,6 @@ def _latency_indicator(stage: str, statistic: str) -> Indicator:
     stage = "total" if stage.lower() == "total" else stage
     name = f"{statistic}_ms" if stage == "total" else f"{stage}_{statistic}_ms"
     return Indicator(name, "latency", lower_is_better=True, unit="ms", stage=stage, statistic=statistic)
-
-
-def _freshness_indicator(rate: str, depth: int) -> Indicator:
-    if not depth:
-        raise BadInput(f"`{rate}` needs a cutoff", hint=f"`{rate}@10`")
-    name = f"{rate}@{depth}"
-    if rate in FRESHNESS_RATES:
-        return Indicator(name, "age", lower_is_better=True, paired=False, rate=rate, depth=depth)
-    return Indicator(name, lower_is_better=True, depth=depth)
-
-
-def freshness_depth(name: str) -> int | None:
-    """Return the cutoff of a freshness indicator; None for other indicators.
-
-    >>> freshness_depth("stale_rate@10"), freshness_depth("stale@5"), freshness_depth("recall@5")
-    (10, 5, None)
-    """
-    match = FRESHNESS_PATTERN.fullmatch(name)
-    return int(match["k"]) if match and match["k"] else None
 
 
 def _suggest_timing(lower: str) -> str:

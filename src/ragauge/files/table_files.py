@@ -51,7 +51,6 @@ RANK_COLUMNS = ("rank", "position")
 SUBTOPIC_COLUMNS = ("subtopic", "subtopic_id", "intent")
 SYSTEM_COLUMNS = ("system", "method", "model", "agent")
 TRIAL_COLUMNS = ("trial", "trial_id", "repeat", "attempt", "sample", "sample_id", "seed")
-VERSION_COLUMNS = ("doc_id", "version_key", "effective_timestamp", "superseded_by")
 TABLE_FORMATS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 """Format of a table by its file ending."""
 ROWS_PER_WRITE = 1 << 20

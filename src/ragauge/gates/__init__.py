@@ -27,19 +27,15 @@ from ragauge.gates.run_indicators import RunIndicators
 from ragauge.gates.settings import GateOptions, GateSettings, QueryTags
 from ragauge.gates.tested_run import (
     CREATE_BASELINE_HINT,
-    ScoringSettings,
     already_scored,
     baseline_folder,
-    build_unjudged_run,
     check_baseline_comparable,
-    check_same_versions,
     compare_corpora,
     find_judgments,
     find_judgments_folder,
     score_run,
     select_from_experiment,
     timing_difference_notes,
-    with_freshness,
 )
 from ragauge.measures.conventions import Convention
 from ragauge.output.numbers import format_number, pluralise
@@ -48,7 +44,6 @@ from ragauge.runs.inputs import Inputs
 from ragauge.runs.results import Experiment
 
 TIME_SOURCES = ("latency", "whole")
-SCORED_SOURCES = ("measure", "count", "age")
 
 
 def gate(
@@ -64,14 +59,14 @@ def gate(
     """Check a run against rules, and against a baseline if a rule refers to one.
 
     `run` and `baseline` can be Scores, any run that `evaluate` accepts (with `qrels`), folders written by `run`,
-    which include judgments, timings and tags, JudgedSamples or their folder, tables of scores, or a Freshness. For
-    an Experiment, `system` and `baseline` are names. `rules` is a text (`ndcg@10 >= 0.4`), a list of texts, a table
+    which include judgments, timings and tags, JudgedSamples or their folder, or tables of scores. For an Experiment,
+    `system` and `baseline` are names. `rules` is a text (`ndcg@10 >= 0.4`), a list of texts, a table
     (`{"ndcg@10": {"at_least": 0.4}}`), or a TOML file. Settings in the file apply unless given here: alpha (default
     0.05), correction for the number of `not worse` rules (none), min_queries, the minimum number of queries for a test
-    (5), convention and tags. `versions` of the corpus define what is stale, for `stale_rate@10`. A rule that cannot
-    be evaluated has failed. `lower_is_better` and `higher_is_better` name measures of unknown direction: a rule
-    about a change needs it. `allow_changed_corpus` accepts a baseline with other documents, queries or judgments.
-    Rules about a change are then computed on the queries of both runs, and the notes say how to interpret that.
+    (5), convention and tags. A rule that cannot be evaluated has failed. `lower_is_better` and `higher_is_better` name
+    measures of unknown direction: a rule about a change needs it. `allow_changed_corpus` accepts a baseline with other
+    documents, queries or judgments. Rules about a change are then computed on the queries of both runs, and the notes
+    say how to interpret that.
 
     >>> qrels, found = {"q1": {"a": 1}, "q2": {"b": 1}}, {"q1": {"a": 2.0}, "q2": {"x": 2.0, "b": 1.0}}
     >>> gate(found, ["mrr >= 0.7", "recall@1 > 0.5"], qrels=qrels)
@@ -107,41 +102,16 @@ def evaluate_gate(
     current, base = _resolve_measure_directions([current, base], settings)
     known_scores = [run_indicators.scores for run_indicators in (current, base) if run_indicators is not None]
     rules = _parse_rules(settings.rules, settings.scoring_convention, known_scores)
-    scoring_settings = _scoring_settings(rules, settings, run)
-    settings.check_effects(rules, counts_stale=bool(scoring_settings.ks), is_scored=current is not None)
-    for run_indicators in (current, base):
-        if run_indicators is not None:
-            check_same_versions(run_indicators, scoring_settings)
-    if (
-        current is None
-        and scoring_settings.ks
-        and not scoring_settings.measures
-        and qrels is None
-        and find_judgments_folder(run) is None
-    ):
-        current = build_unjudged_run(run, scoring_settings, timings)
-        base = (
-            build_unjudged_run(before, scoring_settings, baseline_timings)
-            if base is None and before is not None
-            else base
-        )
+    settings.check_effects(rules, is_scored=current is not None)
+    measures = list(dict.fromkeys(rule.indicator.measure for rule in rules if rule.indicator.measure))
     if current is None:
-        current = score_run(run, qrels, scoring_settings, timings)
+        current = score_run(run, qrels, timings, measures, settings)
     if base is None and before is not None:
         if isinstance(before, str) and isinstance(run, str) and before == run == "-":
             raise BadInput("standard input can be read only once", hint="use `-` for only one file")
         has_own_judgments = qrels is None and isinstance(before, str | Path) and is_run_folder(before)
-        base = score_run(
-            before, None if has_own_judgments else find_judgments(current), scoring_settings, baseline_timings
-        )
-    current = with_freshness(current, _ranked_run(run, current.name), scoring_settings)
-    base = (
-        None
-        if base is None
-        else with_freshness(
-            base, _ranked_run(run if isinstance(before, RunIndicators) else before, base.name), scoring_settings
-        )
-    )
+        judgments = None if has_own_judgments else find_judgments(current)
+        base = score_run(before, judgments, baseline_timings, measures, settings)
     changed = None
     if base is not None:
         check_baseline_comparable(current, base, allow_changed_corpus=settings.allow_changed_corpus)
@@ -199,29 +169,6 @@ def _resolve_measure_directions(
     ]
 
 
-def _scoring_settings(rules: Sequence[Rule], settings: GateSettings, run: Any) -> ScoringSettings:
-    """Collect the measures and the freshness depths that the rules need."""
-    about = dict.fromkeys(
-        rule.indicator.measure or rule.indicator.name for rule in rules if rule.indicator.source in SCORED_SOURCES
-    )
-    ks = dict.fromkeys(k for name in about if (k := indicators.freshness_depth(name)) is not None)
-    measures = [
-        name for name in about if indicators.freshness_depth(name) is None and name not in indicators.COUNT_INDICATORS
-    ]
-    documents = run.dataset.documents if isinstance(run, Experiment) else None
-    return ScoringSettings(
-        measures, settings.scoring_convention, settings.targets, list(ks), settings.versions, documents
-    )
-
-
-def _ranked_run(source: Any, name: str) -> Any:
-    """Return the run of a system of an experiment.
-
-    Any other input is returned as it is.
-    """
-    return source.runs[name] if isinstance(source, Experiment) else source
-
-
 def _parse_rules(rules: Any, convention: Convention, known_scores: Sequence[Any]) -> list[Rule]:
     """Parse the given rules and add the implied ones."""
     find_indicator = partial(indicators.find_indicator, convention=convention, known=known_scores)
@@ -261,11 +208,11 @@ def _evaluate_gate(
         raise BadInput(f"tags cannot be read from {type(tag_source).__name__}", hint="{query: {tag: value}}, or a file")
     tags: QueryTags = read_tags(str(tag_source)) if isinstance(tag_source, str | Path) else tag_source
     strata = {tag: _strata_by_query(tag, run, tags) for tag in {rule.tag: None for rule in rules if rule.tag}}
-    check_tag_coverage(rules, strata, run.expected_queries)
+    check_tag_coverage(rules, strata, len(run.expected_queries))
     known_tags = tags if tags or baseline is None else baseline.tags
     former = {tag: frozenset(_tag_values(tag, known_tags).values()) for tag in strata}
     allowed = [rule for rule in rules if rule.indicator.name == "missing" and rule.kind == "limit" and not rule.tag]
-    lacking = [rule for rule in rules if rule.indicator.name != rule.indicator.measure != "" and _is_upper_limit(rule)]
+    lacking = [rule for rule in rules if rule.indicator.unscored_measure and _is_upper_limit(rule)]
     gate_input = GateInput(
         run, baseline, settings.alpha, settings.correction, settings.min_queries, allowed, lacking,
         strata, former, common,
@@ -300,9 +247,8 @@ def _strata_by_query(tag: str, run: RunIndicators, tags: QueryTags) -> dict[str,
     derived = (
         {} if judgments is None else {query: tags_from_judgments(docs) for query, docs in judgments.nested.items()}
     )
-    queries = run.expected_queries.union(*(result.query_ids for result in run.freshness_by_depth.values()))
     for source in (tags, run.tags, derived):
-        strata = {query: value for query, value in _tag_values(tag, source).items() if query in queries}
+        strata = {query: value for query, value in _tag_values(tag, source).items() if query in run.expected_queries}
         if strata:
             return strata
     tag_names = sorted({name for source in (tags, run.tags, derived) for values in source.values() for name in values})
@@ -336,23 +282,14 @@ def _is_upper_limit(rule: Rule) -> bool:
 
 def _unscored_notes(run: RunIndicators, checks: Sequence[RuleCheck]) -> list[str]:
     """Explain how to allow unscored samples, if no rule limits their number."""
-    named: set[object] = {check.rule.indicator.measure for check in checks if check.rule.indicator.source == "count"}
-    named |= {indicators.freshness_depth(str(name)) for name in named} - {None}
-    notes = dict.fromkeys(
-        check.rule.indicator.name for check in checks if check.rule.indicator.source in ("measure", "age")
-    )
-    unlimited_names = [
-        name
-        for name in notes
-        if name not in named
-        and indicators.freshness_depth(name) not in named
-        and (run.scores.unscored.get(name) or run.has_unscored_queries(name))
-    ]
-    if not unlimited_names or not (run.covers_all_queries or run.has_unscored_queries(unlimited_names[0])):
+    if not run.covers_all_queries:
         return []
-    noun = "queries" if run.freshness_by_depth else "samples"
-    example = f"unscored({unlimited_names[0]}) <= 5%"
-    return [f"{noun} without a value fail a rule unless another one allows them, as in `{example}`"]
+    limited = {check.rule.indicator.unscored_measure for check in checks}
+    for name in (check.rule.indicator.name for check in checks if check.rule.indicator.source == "measure"):
+        if name not in limited and run.scores.unscored.get(name):
+            example = f"unscored({name}) <= 5%"
+            return [f"samples without a value fail a rule unless another one allows them, as in `{example}`"]
+    return []
 
 
 def _detectable_loss_notes(checks: Sequence[RuleCheck]) -> list[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ragauge.core.records import Floats
-from ragauge.evaluation.indicators import find_aggregate, find_measure, freshness_depth
+from ragauge.evaluation.indicators import find_aggregate, find_measure
 from ragauge.gates.results import TESTED_CONDITIONS, Rule, RuleCheck
 from ragauge.gates.rule_ranges import indicator_range
 from ragauge.gates.run_indicators import (
@@ -95,17 +95,14 @@ def check_rules(rules: Sequence[Rule], gate_input: GateInput) -> list[RuleCheck]
 def _expand_strata(rule: Rule, gate_input: GateInput) -> list[Rule]:
     if not rule.tag or rule.value is not None:
         return [rule]
-    queries = gate_input.run.queries_of(rule.indicator.measure or rule.indicator.name)
-    run_values = (value for query, value in gate_input.strata[rule.tag].items() if query in queries)
-    values = {*run_values, *gate_input.baseline_tags.get(rule.tag, ())}
+    values = {*gate_input.strata[rule.tag].values(), *gate_input.baseline_tags.get(rule.tag, ())}
     return [replace(rule, value=value) for value in sorted(values)]
 
 
 def _check_rule(rule: Rule, gate_input: GateInput) -> RuleCheck:
     subset: QuerySubset = None
     if rule.tag:
-        rule_queries = gate_input.run.queries_of(rule.indicator.measure or rule.indicator.name)
-        subset = frozenset(q for q, value in gate_input.strata[rule.tag].items() if value == rule.value) & rule_queries
+        subset = frozenset(q for q, value in gate_input.strata[rule.tag].items() if value == rule.value)
         if not subset:
             return RuleCheck(rule, False, f"no judged query has {rule.tag}={rule.value}")
     if rule.needs_baseline and gate_input.common_queries is not None:
@@ -133,7 +130,7 @@ def _check_rule(rule: Rule, gate_input: GateInput) -> RuleCheck:
     reason = (
         f"the baseline has no value: {base.reason}"
         if base.reason
-        else _incomparable_reason(rule, gate_input, gate_input.baseline, subset)
+        else _incomparable_reason(rule, gate_input, gate_input.baseline)
     )
     check = RuleCheck(rule, False, reason, current.value, n=current.n, baseline=base.value)
     if reason:
@@ -181,13 +178,8 @@ def _can_lack_values(rule: Rule, gate_input: GateInput, subject: RunIndicators, 
 
     It is if rules limit the number of unscored queries and all of them pass.
     """
-    name, depth = rule.indicator.name, freshness_depth(rule.indicator.name)  # freshness at one k lacks the same queries
-    unscored_rules = [
-        rule
-        for rule in gate_input.unscored
-        if rule.indicator.measure == name or (depth is not None and freshness_depth(rule.indicator.measure) == depth)
-    ]
-    return bool(unscored_rules) and all(is_limit_met(rule, subject, subset) for rule in unscored_rules)
+    unscored_rules = [one for one in gate_input.unscored if one.indicator.measure == rule.indicator.name]
+    return bool(unscored_rules) and all(is_limit_met(one, subject, subset) for one in unscored_rules)
 
 
 def _compare_with_limit(value: float, sign: str, limit: float, scale: float = 0.0) -> tuple[bool, str]:
@@ -206,15 +198,11 @@ def _compare_with_limit(value: float, sign: str, limit: float, scale: float = 0.
     ), "not below" if is_equal else "above"
 
 
-def _incomparable_reason(rule: Rule, gate_input: GateInput, base: RunIndicators, subset: QuerySubset) -> str:
+def _incomparable_reason(rule: Rule, gate_input: GateInput, base: RunIndicators) -> str:
     """Return why two runs with the same data cannot be compared by a rule.
 
     Empty if they can.
     """
-    if freshness_depth(rule.indicator.name) is not None:
-        return _query_mismatch_reason(rule.indicator.name, gate_input.run, base, subset) or _depth_reason(
-            rule, base, "the baseline"
-        )
     if rule.indicator.source != "measure":
         return ""
     for allowed in gate_input.missing:
@@ -245,32 +233,14 @@ def _unequal_depth_reason(run: RunIndicators, base: RunIndicators) -> str:
     return f"the run was made with k={ks[0]}, the baseline with k={ks[1]}"
 
 
-def _query_mismatch_reason(name: str, run: RunIndicators, base: RunIndicators, subset: QuerySubset) -> str:
-    """Return why freshness of two runs is not comparable, if their queries differ."""
-    run_queries, baseline_queries = (
-        run_indicators.queries_of(name) if subset is None else run_indicators.queries_of(name) & subset
-        for run_indicators in (run, base)
-    )
-    for queries, other_queries, prefix in (
-        (run_queries, baseline_queries, "the run lacks"),
-        (baseline_queries, run_queries, "the baseline lacks"),
-    ):
-        missing = sorted(other_queries - queries)
-        if missing:
-            other_name = "the baseline" if queries is run_queries else "the run"
-            return f"{prefix} {pluralise(len(missing), 'query')} that {other_name} has ({format_first_names(missing)})"
-    return ""
-
-
 def _depth_reason(rule: Rule, subject: RunIndicators, label: str) -> str:
     """Return why an indicator needs more documents per query than the run has.
 
     Empty if it does not.
     """
     measure = find_measure(rule.indicator.name) if rule.indicator.source == "measure" else None
-    cutoff = freshness_depth(rule.indicator.name) if measure is None else measure.cutoff
-    judged = subject.scores.judged
-    depth = subject.depth if measure is None else None if judged is None else judged.depth
+    cutoff = None if measure is None else measure.cutoff
+    depth = None if subject.scores.judged is None else subject.scores.judged.depth
     if cutoff is None or depth is None or cutoff <= depth:
         return ""
     return f"{rule.indicator.name} needs {cutoff:g} documents per query, but {label} was made with k={depth:g}"
@@ -282,7 +252,7 @@ def _check_score_difference(
     """Check the paired difference of a measure to the baseline."""
     name, lower = check.rule.indicator.name, check.rule.indicator.lower_is_better
     values = [
-        {q: v for q, v in run_indicators.scores_of(name).per_query[name].items() if subset is None or q in subset}
+        {q: v for q, v in run_indicators.scores.per_query[name].items() if subset is None or q in subset}
         for run_indicators in (gate_input.run, base)
     ]
     if values[0].keys() != values[1].keys() and all(

@@ -245,12 +245,11 @@ GATE_FILE_TYPES: dict[str, tuple[type, ...]] = {
     "convention": (str,),
     "tags": (str,),
     "targets": (str,),
-    "versions": (str,),
     "lower_is_better": (list,),
     "higher_is_better": (list,),
     "allow_changed_corpus": (bool,),
 }
-GATE_FILE_PATHS = ("baseline", "tags", "targets", "versions")
+GATE_FILE_PATHS = ("baseline", "tags", "targets")
 
 
 def read_gate_file(path: str) -> dict[str, Any]:

@@ -27,8 +27,6 @@ def indicator_range(indicator: Indicator, known_scores: Sequence[Scores] = ()) -
     """
     if indicator.source in ("latency", "whole", "corpus", "count"):
         return 0.0, math.inf
-    if indicator.depth:
-        return 0.0, 1.0
     name = indicator.name
     return measure_range(name, [scores.values[name] for scores in known_scores if name in scores.values])
 
@@ -80,7 +78,7 @@ def _rule_text_with_limit(rule: Rule, limit: float) -> str:
     return str(Rule(rule.indicator, rule.kind, rule.sign, limit, rule.percent, rule.tag, rule.value))
 
 
-def check_tag_coverage(rules: Sequence[Rule], strata: Mapping[str, Mapping[str, str]], judged: frozenset[str]) -> None:
+def check_tag_coverage(rules: Sequence[Rule], strata: Mapping[str, Mapping[str, str]], n_judged: int) -> None:
     """Raise BadInput for a rule `by TAG` if too few judged queries have the tag.
 
     At least half of them must have it.
@@ -88,10 +86,10 @@ def check_tag_coverage(rules: Sequence[Rule], strata: Mapping[str, Mapping[str, 
     for rule in rules:
         if not rule.tag or rule.value is not None:
             continue
-        tagged = sum(query in judged for query in strata[rule.tag])
-        if tagged < MIN_COVERAGE * len(judged):
+        tagged = len(strata[rule.tag])
+        if tagged < MIN_COVERAGE * n_judged:
             raise BadInput(
-                f"rule `{rule}` covers {tagged} of {len(judged)} queries: the others have no `{rule.tag}`; "
+                f"rule `{rule}` covers {tagged} of {n_judged} queries: the others have no `{rule.tag}`; "
                 f"expected at least {MIN_COVERAGE:.0%}",
                 hint=f"tag more queries (--tags FILE), or name a value, as in `in {rule.tag}=VALUE`",
             )

@@ -1,9 +1,9 @@
-"""Indicators of a run for a gate: measures, latencies, counts, freshness and facts of its manifest."""
+"""Indicators of a run for a gate: measures, latencies, counts and facts of its manifest."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,8 +12,7 @@ import numpy as np
 
 from ragauge.core.records import Floats, Run, Scores
 from ragauge.core.summaries import Speed
-from ragauge.evaluation.indicators import Indicator, find_aggregate, freshness_depth
-from ragauge.knowledge.freshness.results import Freshness
+from ragauge.evaluation.indicators import Indicator, find_aggregate
 from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.latency import summarise_timings
 from ragauge.measures.scoring import MISSING_QUERY, NO_RELEVANT
@@ -29,15 +28,6 @@ QuerySubset = frozenset[str] | None
 
 EXPECTED_REASONS = (MISSING_QUERY, NO_RELEVANT)
 """Reasons for which the convention leaves a query out; any other reason is missing evidence."""
-
-
-FRESHNESS_READERS: Mapping[str, Callable[[Freshness], float]] = {
-    "stale_rate": lambda freshness: freshness.stale_rate,
-    "stale_query_rate": lambda freshness: freshness.stale_query_rate,
-    "conflict_rate": lambda freshness: freshness.conflict_rate,
-    "conflict_query_rate": lambda freshness: freshness.conflict_query_rate,
-}
-"""Functions that read the rates of a freshness by the name of the indicator."""
 
 
 class IndicatorValue(NamedTuple):
@@ -63,25 +53,6 @@ class RunIndicators:
     """Queries of the baseline that are missing from these scores."""
     covers_all_queries: bool = False
     """Whether the scores are known to include every query; a query without a value is then unscored, not missing."""
-
-    freshness_by_depth: Mapping[int, Freshness] = field(default_factory=dict)
-    """Freshness by the number of documents checked; empty if versions are unknown."""
-
-    @cached_property
-    def _freshness_scores(self) -> dict[int, Scores]:
-        return {k: result.scores() for k, result in self.freshness_by_depth.items()}
-
-    def scores_of(self, name: str) -> Scores:
-        """Return the scores that contain a measure.
-
-        Freshness covers every query, judged or not; all other measures cover the judged ones.
-        """
-        return self._freshness_scores.get(freshness_depth(name) or 0, self.scores)
-
-    def queries_of(self, name: str) -> frozenset[str]:
-        """Return the queries that an indicator should cover."""
-        result = self.freshness_by_depth.get(freshness_depth(name) or 0)
-        return self.expected_queries if result is None else result.query_ids
 
     @cached_property
     def missing_queries(self) -> frozenset[str]:
@@ -135,8 +106,6 @@ class RunIndicators:
         """
         if indicator.source == "measure":
             result = self._read_measure(indicator, subset, lenient=lenient)
-        elif indicator.source == "age":
-            result = self._read_freshness(indicator, subset, lenient=lenient)
         else:
             readers = {
                 "latency": self._read_latency,
@@ -153,15 +122,13 @@ class RunIndicators:
         """Return why a measure is missing; empty if it is available."""
         if name in self.uncomputable:
             return self.uncomputable[name]
-        available = self.scores_of(name).measures
-        if freshness_depth(name) is not None and name not in available:
-            return self._no_freshness_reason(name)
+        available = self.scores.measures
         if name not in available:  # Other spellings do not count: a convention may define them differently.
             return f"no scores of {name}; available: {', '.join(available) or 'none'}"
         return ""
 
     def _read_measure(self, indicator: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
-        name, scores = indicator.name, self.scores_of(indicator.name)
+        name, scores = indicator.name, self.scores
         reason = self._missing_measure_reason(name)
         if reason:
             return IndicatorValue(reason=reason)
@@ -190,43 +157,6 @@ class RunIndicators:
         if subset is None or aggregate is None:
             return IndicatorValue(scores.means[name], n)
         return IndicatorValue(float(aggregate(column[scored])), n)
-
-    def _no_freshness_reason(self, name: str) -> str:
-        """Return why freshness at this depth is unknown; empty if it is known."""
-        if freshness_depth(name) in self.freshness_by_depth:
-            return ""
-        if self.freshness_by_depth:
-            return f"no {name}; freshness was computed at k = {', '.join(map(str, self.freshness_by_depth))}"
-        return NO_VERSIONS_REASON
-
-    def _read_freshness(self, indicator: Indicator, subset: QuerySubset, *, lenient: bool) -> IndicatorValue:
-        reason = self._no_freshness_reason(indicator.name)
-        if reason:
-            return IndicatorValue(reason=reason)
-        result = self.freshness_by_depth[indicator.depth].only(subset)
-        n = result.query_count
-        unscored = list(result.unscored)
-        if unscored and not (lenient and n):
-            have = pluralise(len(unscored), "query has", "queries have")
-            return IndicatorValue(
-                n=n,
-                reason=f"{have} no {indicator.name} ({format_first_names(unscored)}): {result.unscored[unscored[0]]}",
-            )
-        if not n:
-            return IndicatorValue(reason=f"no query has a value of {indicator.name}")
-        return IndicatorValue(FRESHNESS_READERS[indicator.rate](result), n)
-
-    def has_unscored_queries(self, name: str) -> bool:
-        """Return whether some query has no value of a freshness indicator."""
-        result = self.freshness_by_depth.get(freshness_depth(name) or 0)
-        return result is not None and bool(result.unscored)
-
-    def _count_unscored_freshness(self, name: str, subset: QuerySubset) -> IndicatorValue:
-        reason = self._no_freshness_reason(name)
-        if reason:
-            return IndicatorValue(reason=reason)
-        result = self.freshness_by_depth[freshness_depth(name) or 0].only(subset)
-        return IndicatorValue(len(result.unscored), result.query_count + len(result.unscored))
 
     def speed_of(self, subset: QuerySubset) -> Speed | None:
         """Compute latency and throughput on some queries; None without timings."""
@@ -259,9 +189,6 @@ class RunIndicators:
             if not speed.asked:
                 return IndicatorValue(reason="no query was run")
             return IndicatorValue(speed.failed + speed.timed_out, speed.asked)
-        depth = freshness_depth(indicator.measure)
-        if depth is not None and (depth in self.freshness_by_depth or indicator.measure not in self.scores.measures):
-            return self._count_unscored_freshness(indicator.measure, subset)
         if not judged:
             return IndicatorValue(reason="no query is judged")
         if indicator.measure:
@@ -317,7 +244,6 @@ class RunIndicators:
         return times
 
 
-NO_VERSIONS_REASON = "stale documents are unknown: add `--versions FILE` (versions=) and a run with rankings"
 NO_TIMINGS_REASON = "no timings: only folders written by `ragauge run` contain them"
 
 

@@ -29,7 +29,6 @@ class GateOptions(TypedDict, total=False):
     min_queries: int | None
     tags: QueryTags | str | None
     targets: Any
-    versions: Any
     lower_is_better: Sequence[str] | None
     higher_is_better: Sequence[str] | None
     allow_changed_corpus: bool | None
@@ -52,8 +51,6 @@ class GateSettings:
     tags: QueryTags | str | None = None
     """Tags by query, or a table of them."""
     targets: Any = None
-    versions: Any = None
-    """Versions of the corpus, which define what is stale."""
     lower_is_better: Sequence[str] = ()
     higher_is_better: Sequence[str] = ()
     allow_changed_corpus: bool = False
@@ -75,7 +72,7 @@ class GateSettings:
         """Convention by which runs are scored."""
         return find_convention(self.convention)
 
-    def check_effects(self, rules: Sequence[Rule], *, counts_stale: bool, is_scored: bool) -> None:
+    def check_effects(self, rules: Sequence[Rule], *, is_scored: bool) -> None:
         """Raise BadInput for settings without effect on the rules or on a run that is already scored."""
         kinds = {rule.kind for rule in rules}
         test_rule = "a rule such as `mrr not worse`"
@@ -84,7 +81,6 @@ class GateSettings:
             "correction": (self.correction != DEFAULT_CORRECTION and "not worse" not in kinds, test_rule),
             "min_queries": (self.min_queries != DEFAULT_MIN_QUERIES and not kinds & {*TESTED_CONDITIONS}, test_rule),
             "tags": (self.tags is not None and not any(rule.tag for rule in rules), "a rule `… by TAG`"),
-            "versions": (self.versions is not None and not counts_stale, "a rule such as `stale_rate@10 <= 0.05`"),
             "convention": (
                 is_scored and self.scoring_convention != find_convention("default"),
                 "judgments and a run",

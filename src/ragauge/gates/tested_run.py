@@ -1,91 +1,57 @@
-"""The run tested by a gate and its baseline: resolved from any input, scored, with freshness and timings."""
+"""The run tested by a gate and its baseline: resolved from any input, scored, with timings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ragauge.comparison.alignment import check_comparable, read_system_scores
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.errors import BadInput, Incomparable, MissingEvidence, UnknownName
-from ragauge.core.findings import Note, has_code
+from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
+from ragauge.core.record_types import record_type_of
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.evaluation.evaluate import average_trials, compute_judged_ranks, judgments_for_measures
 from ragauge.files import readers
 from ragauge.files.judged_folders import read_judged_scores, read_sample_tags, sample_tags
 from ragauge.files.scores import read_scores
 from ragauge.gates.run_indicators import RunIndicators
-from ragauge.judging.results import JudgedSamples
-from ragauge.knowledge.freshness import freshness, versions_fingerprint
-from ragauge.knowledge.freshness.results import VERSIONS_JUDGE_PREFIX, Freshness
-from ragauge.knowledge.freshness.versions_file import read_freshness, read_versions
+from ragauge.gates.settings import GateSettings
 from ragauge.measures.answers import canonical_answer_name
 from ragauge.measures.conventions import Convention
 from ragauge.measures.judged_ranks import JudgedRanks
 from ragauge.measures.names import Measure, parse_measure
-from ragauge.measures.scoring import UNJUDGED_QUERIES, score_judged_ranks
-from ragauge.output.numbers import pluralise
+from ragauge.measures.scoring import score_judged_ranks
 from ragauge.runs.experiment_folders import check_same_dataset
 from ragauge.runs.folder import DATASET_HASHES, JUDGMENTS_FILE, find_run_folders
-from ragauge.runs.input_kinds import InputKind, is_kind, resolve_input
+from ragauge.runs.input_kinds import InputKind, is_kind
 from ragauge.runs.inputs import Inputs, open_run
 from ragauge.runs.results import Experiment
 
-STORED_KINDS = (InputKind.RESULT, InputKind.JUDGED, InputKind.SCORES)
-"""Kinds of inputs that are already scored."""
+JUDGED_SCHEMA = "ragauge-judged"
+"""Schema of JudgedSamples, whose class would load all of judging."""
 TIMING_COLUMNS = ("query", "repeat", "session", "status", "began_ns", "total_ns")
-
-
-@dataclass(frozen=True, eq=False)
-class ScoringSettings:
-    """Settings by which a run is scored."""
-
-    measures: Sequence[str]
-    """Canonical names of the measures."""
-    convention: Convention
-    targets: Any = None
-    ks: Sequence[int] = ()
-    """Numbers of top documents per query in which stale documents are counted."""
-    versions: Any = None
-    documents: Any = None
-    """Documents of the corpus; None uses those that the manifest of the run names."""
 
 
 def already_scored(source: Any, qrels: Any, timings: Any) -> RunIndicators | None:
     """Return an input that is already scored; None if it is still to be scored.
 
-    Accepts Scores, JudgedSamples or their folder, a Freshness or its file, and a table of scores.
+    Accepts Scores, JudgedSamples or their folder, and a table of scores.
     """
     if isinstance(source, Scores):
         return RunIndicators(source.run, source, _check_timings(timings))
-    if isinstance(source, JudgedSamples):
+    record_type = record_type_of(type(source))
+    if record_type is not None and record_type.schema == JUDGED_SCHEMA:
         return RunIndicators(source.name, source.scores, tags=sample_tags(source.samples), covers_all_queries=True)
-    is_stored = qrels is None and isinstance(source, str | Path) and is_kind(source, *STORED_KINDS)
-    resolved_input = resolve_input(source, expected=STORED_KINDS) if is_stored else None
-    if (
-        resolved_input is not None
-        and resolved_input.kind is InputKind.RESULT
-        and resolved_input.facts["schema"] == "ragauge-freshness"
-    ):
-        source = read_freshness(source)
-    if isinstance(source, Freshness):
-        return RunIndicators(
-            source.run,
-            source.scores(),
-            _check_timings(timings),
-            covers_all_queries=True,
-            freshness_by_depth={source.k: source},
-        )
-    if resolved_input is None:
+    if qrels is not None or not isinstance(source, str | Path):
         return None
-    if resolved_input.kind is InputKind.JUDGED:
+    if is_kind(source, InputKind.JUDGED):
         judged = read_judged_scores(source, canonical_answer_name)
         return RunIndicators(
             Path(source).resolve().name, judged, tags=read_sample_tags(source), covers_all_queries=True
         )
-    if resolved_input.kind is not InputKind.SCORES:
+    if not is_kind(source, InputKind.SCORES):
         return None
     scores_by_run, tags = read_scores(str(source))
     scores = next(iter(scores_by_run.values()))
@@ -122,7 +88,9 @@ def select_from_experiment(experiment: Experiment, system: str | None, baseline:
     return subject(chosen), before
 
 
-def score_run(source: Any, qrels: Any, scoring_settings: ScoringSettings, timings: Any = None) -> RunIndicators:
+def score_run(
+    source: Any, qrels: Any, timings: Any, measure_names: Sequence[str], settings: GateSettings
+) -> RunIndicators:
     """Score a run by judgments; a folder written by `run` brings its own."""
     if qrels is None and not isinstance(source, str | Path):
         raise BadInput("no judgments given to score the run", hint="use gate(run, rules, qrels=…), or give Scores")
@@ -131,15 +99,15 @@ def score_run(source: Any, qrels: Any, scoring_settings: ScoringSettings, timing
     if isinstance(source, str | Path) and Path(source).is_dir():
         source = open_run(source)
     # Canonical names spell out every difference from the default, regardless of the convention.
-    measures = [parse_measure(measure) for measure in scoring_settings.measures]
-    judgments = judgments_for_measures(measures, inputs.qrels, targets=scoring_settings.targets)
+    measures = [parse_measure(name) for name in measure_names]
+    judgments = judgments_for_measures(measures, inputs.qrels, targets=settings.targets)
     known_run = source if isinstance(source, Run) else None
     trials = readers.read_differing_trials(source)
     scored_trials = [
         _score_possible_measures(
-            compute_judged_ranks(judgments, run, measures, scoring_settings.convention, name=name),
+            compute_judged_ranks(judgments, run, measures, settings.scoring_convention, name=name),
             measures,
-            scoring_settings.convention,
+            settings.scoring_convention,
         )
         for run in trials or [source]
     ]
@@ -151,74 +119,12 @@ def score_run(source: Any, qrels: Any, scoring_settings: ScoringSettings, timing
     )
 
 
-def with_freshness(subject: RunIndicators, source: Any, scoring_settings: ScoringSettings) -> RunIndicators:
-    """Add freshness to a run if rules require it and versions are given."""
-    counted = subject.scores.judged is not None and not isinstance(source, Scores)  # Otherwise there are no rankings.
-    if not scoring_settings.ks or scoring_settings.versions is None or not counted:
-        return subject
-    ages = _compute_freshness(source, scoring_settings, subject.scores.queries)
-    notes = [note for note in subject.scores.notes if not has_code(note, UNJUDGED_QUERIES)]
-    if scoring_settings.measures and len(notes) < len(subject.scores.notes):
-        extra = len(next(iter(ages.values())).query_ids - {*subject.scores.queries})
-        notes.append(Note(f"{pluralise(extra, 'unjudged query')}, used only to count stale documents", subject.name))
-    return _add_freshness(replace(subject, scores=replace(subject.scores, notes=notes)), ages)
-
-
-def _add_freshness(subject: RunIndicators, freshness_by_k: Mapping[int, Freshness]) -> RunIndicators:
-    notes = [*subject.scores.notes, *(note for result in freshness_by_k.values() for note in result.notes)]
-    return replace(
-        subject, scores=replace(subject.scores, notes=list(dict.fromkeys(notes))), freshness_by_depth=freshness_by_k
-    )
-
-
-def check_same_versions(subject: RunIndicators, scoring_settings: ScoringSettings) -> None:
-    """Raise BadInput if freshness was computed with other versions than given."""
-    judge = subject.scores.judge
-    if scoring_settings.versions is None or not (subject.freshness_by_depth or judge.startswith(VERSIONS_JUDGE_PREFIX)):
-        return
-    versions = read_versions(scoring_settings.versions)
-    version_matches = {
-        result.fingerprint == versions_fingerprint(versions, result.as_of or None)
-        for result in subject.freshness_by_depth.values()
-    }
-    if version_matches != {True} and not (
-        not version_matches and judge.startswith(f"{VERSIONS_JUDGE_PREFIX}{versions_fingerprint(versions)} ")
-    ):
-        raise BadInput(
-            f"the stale documents of {subject.name} were counted with other versions than those given",
-            hint="remove --versions (versions=), or compute the freshness again with these versions",
-        )
-
-
-def build_unjudged_run(source: Any, scoring_settings: ScoringSettings, timings: Any = None) -> RunIndicators:
-    """Build the indicators of a run for freshness rules only, which need no judgments."""
-    if scoring_settings.versions is None:
-        raise BadInput("no versions given, which define what is stale", hint="add `--versions FILE` (versions=)")
-    known_run = source if isinstance(source, Run) else None
-    freshness_by_k = _compute_freshness(source, scoring_settings, None)
-    first = next(iter(freshness_by_k.values()))
-    times = _check_timings(timings) if timings is not None or known_run is None else known_run.timings
-    manifest = EMPTY_MAPPING if known_run is None else known_run.manifest
-    return _add_freshness(
-        RunIndicators(first.run, first.scores(), times, manifest, covers_all_queries=True), freshness_by_k
-    )
-
-
 def find_judgments_folder(source: Any) -> Path | None:
     """Return the folder with the judgments of a run folder or an experiment folder; None for other inputs."""
     if not isinstance(source, str | Path) or not Path(source).is_dir():
         return None
     folders = [Path(source), Path(source).resolve().parent]
     return next((folder for folder in folders if (folder / JUDGMENTS_FILE).exists()), None)
-
-
-def _compute_freshness(
-    source: Any, scoring_settings: ScoringSettings, queries: Sequence[str] | None
-) -> dict[int, Freshness]:
-    return {
-        k: freshness(source, scoring_settings.versions, k=k, corpus=scoring_settings.documents, queries=queries)
-        for k in sorted(scoring_settings.ks)
-    }
 
 
 def _score_possible_measures(
@@ -307,13 +213,6 @@ def check_baseline_comparable(
     check_comparable(
         [scores for seeds in scores_by_system.values() for scores in seeds.values()], judgments=not allow_changed_corpus
     )
-    for k in run.freshness_by_depth.keys() & baseline.freshness_by_depth.keys():
-        judges = [run_indicators.freshness_by_depth[k].judge for run_indicators in (run, baseline)]
-        if judges[0] != judges[1]:
-            raise Incomparable(
-                f"stale documents were judged by {judges[0]} in {run.name}, by {judges[1]} in {label}",
-                hint="run `ragauge freshness --corpus CORPUS` for both runs, and gate the JSON files that it writes",
-            )
 
 
 def compare_corpora(

@@ -19,6 +19,8 @@ Value = str | float | bool | Estimate | None
 """A number stays a number until a renderer formats it."""
 TEXT_STYLES = frozenset({"text", "name"})
 """Styles that are left-aligned: texts, which are wrapped, and names, which are shortened in the middle."""
+DOUBT_MARK = "?"
+"""Mark of an unreliable time."""
 SUPERSCRIPTS = dict(zip("abcdefghijklmnoprstuvwxyz", "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖʳˢᵗᵘᵛʷˣʸᶻ", strict=True))
 COLUMN_GAP_CHARS = 2
 MIN_NAME_CHARS = 12
@@ -42,7 +44,7 @@ class Cell(NamedTuple):
     tooltip: str = ""
     link: str = ""
     mark: str = ""
-    """Mark after the value, such as `?` for an unreliable time."""
+    """Mark after the value, such as `DOUBT_MARK`."""
     text: str = ""
     """Text that is shown instead of the formatted value."""
     tone: Literal["", "good", "bad"] = ""

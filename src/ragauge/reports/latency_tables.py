@@ -9,8 +9,7 @@ from typing import Any
 from ragauge.comparison.results import Overview, SystemSummary
 from ragauge.core.stages import STAGES
 from ragauge.output.numbers import join_names
-from ragauge.output.tables import Cell, Column, Row, Table, Value
-from ragauge.store_benchmarks.report_text import DOUBT_MARK
+from ragauge.output.tables import DOUBT_MARK, Cell, Column, Row, Table, Value
 
 LATENCY_STATISTICS = ("p50", "p90", "p95", "p99", "mean")
 STAGE_STATISTICS = ("p50", "p90", "p95", "p99", "mean", "std", "min", "max")

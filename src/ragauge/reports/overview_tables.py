@@ -20,10 +20,9 @@ from ragauge.comparison.results import MeasureCurve, Overview, SystemSummary
 from ragauge.core.summaries import Mean
 from ragauge.evaluation.indicators import find_measure
 from ragauge.output.numbers import format_interval, format_number
-from ragauge.output.tables import Cell, Column, Row, Table
+from ragauge.output.tables import DOUBT_MARK, Cell, Column, Row, Table
 from ragauge.stats.comparisons import Comparison
 from ragauge.stats.repeated_trials import Variation
-from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
 UNKNOWN_MEAN = Mean(math.nan, 0)
 MAX_MEASURES = 4

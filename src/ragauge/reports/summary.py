@@ -12,9 +12,9 @@ from ragauge.core.summaries import Mean, Speed
 from ragauge.datasets.queries import TAG_MEANINGS
 from ragauge.output.numbers import MIN_SHOWN_P, format_number, format_score, pluralise
 from ragauge.output.report import Card
+from ragauge.output.tables import DOUBT_MARK
 from ragauge.reports.overview_tables import find_measure_style
 from ragauge.stats.comparisons import Comparison
-from ragauge.store_benchmarks.report_text import DOUBT_MARK
 
 MIN_STRATUM_QUERIES = 5
 """Minimum number of queries for a stratum to be reported as the weakest."""

@@ -40,7 +40,6 @@ from ragauge.files.table_files import (
     RANK_COLUMNS,
     SCORE_COLUMNS,
     TABLE_FORMATS,
-    VERSION_COLUMNS,
     find_column,
     read_header,
 )
@@ -64,7 +63,6 @@ class InputKind(StrEnum):
     """Folder that `judge` wrote."""
     RESULT = "result"
     """Result of another command, as JSON or as an object."""
-    VERSIONS = "versions of documents"
     SCORES = "scores"
     SAMPLES = "samples"
     VECTORS = "vectors"
@@ -181,7 +179,6 @@ DETECTION_RULES = (
     DetectionRule(InputKind.VECTORS, "object", _is(np.ndarray)),
     DetectionRule(InputKind.JUDGMENTS, "frame", lambda it: it.has_column(QUERY_COLUMNS, DOC_COLUMNS, GRADE_COLUMNS)),
     DetectionRule(InputKind.RUN, "frame", lambda it: it.has_column(QUERY_COLUMNS, DOC_COLUMNS, RUN_VALUE_COLUMNS)),
-    DetectionRule(InputKind.VERSIONS, "frame", lambda it: it.has_column(DOC_COLUMNS, VERSION_COLUMNS[1:])),
     DetectionRule(InputKind.RUN, "mapping", lambda it: is_single_run(it.value)),
     DetectionRule(InputKind.JUDGMENTS, "mapping", lambda it: is_single_run(it.value)),
     DetectionRule(InputKind.EXPERIMENT, "folder", lambda it: is_experiment_folder(it.path)),
@@ -191,7 +188,6 @@ DETECTION_RULES = (
     DetectionRule(InputKind.DATASET, "folder", lambda it: is_dataset_folder(it.path)),
     DetectionRule(InputKind.CORPUS, "folder", lambda it: bool(_find_corpus(it.path))),
     DetectionRule(InputKind.RESULT, "file", _detect_result),
-    DetectionRule(InputKind.VERSIONS, "file", lambda it: it.has_column(DOC_COLUMNS, VERSION_COLUMNS[1:])),
     DetectionRule(InputKind.SCORES, "file", lambda it: is_scores_file(str(it.path))),
     DetectionRule(InputKind.SAMPLES, "file", lambda it: is_samples_file(str(it.path))),
     DetectionRule(InputKind.VECTORS, "file", lambda it: has_vectors(it.path)),

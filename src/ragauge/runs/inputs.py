@@ -191,15 +191,6 @@ def open_run(source: Any, name: str = "", *, with_ranks: bool = False) -> Run:
     return replace(run, name=name) if name else run
 
 
-def open_only_run(source: Any) -> Run:
-    """Read a run; the folder of an experiment stands for its only run."""
-    if isinstance(source, str | Path) and str(source) != "-" and Path(source).is_dir() and not is_run_folder(source):
-        return open_run(Inputs.resolve(str(source)).single_run[1])
-    if isinstance(source, Mapping) and not is_single_run(source):
-        raise BadInput(f"expected one run, got {join_names(list(map(str, source)))}", hint="pass one run at a time")
-    return open_run(source)
-
-
 def _resolve_tables(values: Sequence[Any], kinds: Collection[InputKind], baseline: str | None) -> Inputs | None:
     """Resolve tables and judged folders; None unless all values are such."""
     kinds = TABLE_KINDS & frozenset(kinds)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ragauge.core.summaries import Latency
 from ragauge.output.numbers import MISSING, join_with_and
-from ragauge.output.tables import Cell, Column, Row, Table
+from ragauge.output.tables import DOUBT_MARK, Cell, Column, Row, Table
 from ragauge.store_benchmarks.filter_results import (
     list_filters,
     operating_points,
@@ -19,7 +19,6 @@ from ragauge.store_benchmarks.filter_results import (
 from ragauge.store_benchmarks.frontiers import REFERENCE_RECALL, find_points_around, reaches
 from ragauge.store_benchmarks.plan import STORES_WITH_ROW_LISTS
 from ragauge.store_benchmarks.report_text import (
-    DOUBT_MARK,
     describe_sufficient_recall,
     explain_recall,
     format_distinct_options,

@@ -10,6 +10,7 @@ from ragauge.core.specs import Spec, parse_spec
 from ragauge.core.text import one_line
 from ragauge.measures.names import parse_measure
 from ragauge.output.numbers import format_number, join_with_and, pluralise
+from ragauge.output.tables import DOUBT_MARK
 from ragauge.store_benchmarks.acceptance import find_failing_stores, has_extra_stages
 from ragauge.store_benchmarks.filter_results import (
     FilterKey,
@@ -42,8 +43,6 @@ MAX_FILTER_SENTENCES = 2
 """Maximum number of filters that get one sentence each."""
 MIN_EXACT_RECALL = 0.9995
 """Recall from which neighbours are described as exact."""
-DOUBT_MARK = "?"
-"""Mark of unreliable times."""
 MAX_DOUBTS_SHOWN = 4
 UNSUPPORTED_REASONS = {"load": "the store cannot be opened by another process, so it was not load-tested"}
 
