@@ -113,7 +113,7 @@ def test_calibrate_writes_files_and_charts(labelled_file, tmp_path):
     )
     assert done.exit_code == 0, done.output
     assert "chart-calibration-curves" in (tmp_path / "c.html").read_text()
-    assert json.loads((tmp_path / "c.json").read_text())["schema"] == "ragauge-calibration/2"
+    assert json.loads((tmp_path / "c.json").read_text())["schema"] == "ragauge-calibration/1"
     assert {path.name for path in (tmp_path / "x").iterdir()} == {
         "calibration-curves.svg",
         "calibration-curves.png",

@@ -98,7 +98,7 @@ def test_judge_json_has_mean_n_and_unscored_of_each_measure(folder):
 def test_judge_prints_csv_and_schema(folder):
     done = run_ragauge(folder, "judge", "toy.jsonl", "-m", "faithfulness", "--csv", "-o", "as_csv")
     assert done.stdout.splitlines()[1].startswith("faithfulness,0.75,")
-    assert json.loads(run_ragauge(folder, "judge", "--schema").stdout)["title"] == "ragauge-judged/2"
+    assert json.loads(run_ragauge(folder, "judge", "--schema").stdout)["title"] == "ragauge-judged/1"
 
 
 def test_judge_writes_files_next_to_the_folder(folder):

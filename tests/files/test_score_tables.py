@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from ragauge.files.trials import is_trials_file
 from typer.testing import CliRunner
 
 import ragauge
@@ -18,7 +19,6 @@ from ragauge.files.scores import is_scores_file, read_scores
 from ragauge.files.source import InputFile
 from ragauge.files.table_files import read_header
 from ragauge.files.table_rows import read_tags
-from ragauge.files.trials import is_trials_file
 from ragauge.measures.answers import ANSWER_MEASURES
 from ragauge.measures.names import parse_measure
 from ragauge.measures.registry import MEASURE_REGISTRY

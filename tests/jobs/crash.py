@@ -144,7 +144,7 @@ def stress_result(_: Path, out: str) -> Any:
 def calibrate_result(_: Path, out: str) -> Any:
     def without_cost(data: Any) -> Any:
         if isinstance(data, dict):
-            left_out = ("total", "circumstances", "provenance", "created", "calls", "seconds", "cost", "tokens")
+            left_out = ("total", "provenance", "created", "calls", "seconds", "cost", "tokens")
             return {name: without_cost(value) for name, value in data.items() if name not in left_out}
         return [without_cost(value) for value in data] if isinstance(data, list) else data
 

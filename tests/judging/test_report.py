@@ -207,7 +207,7 @@ def test_report_lists_sentences_without_claims():
 
 def test_judged_samples_json_has_means_counts_and_no_nan():
     data = json.loads(to_json(make_judged()))
-    assert data["schema"] == "ragauge-judged/2"
+    assert data["schema"] == "ragauge-judged/1"
     assert data["measures"][FAITHFULNESS] == {
         "mean": pytest.approx(2 / 3),
         "n": 2,

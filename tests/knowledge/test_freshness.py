@@ -706,7 +706,7 @@ def test_cli_freshness_json_has_rates_and_excerpts(run_command):
         "freshness", "old.run", "--versions", "versions.jsonl", "-k", "2", "--corpus", "corpus.jsonl", "--json"
     )
     data = json.loads(done.stdout)
-    assert data["schema"] == "ragauge-freshness/2"
+    assert data["schema"] == "ragauge-freshness/1"
     assert (data["k"], data["query_count"], data["total_considered"]) == (2, 2, 4)
     assert (data["stale_hit_count"], data["stale_rate"], data["conflict_rate"]) == (1, 0.25, 0.5)
     assert data["queries"][0]["conflicts"][0]["excerpts"] == ["It is 19%.", "It is 21%."]

@@ -746,7 +746,7 @@ def test_cli_gain_prints_tables_json_and_csv(run_command, tmp_path):
     assert "note: wrote gain.json" in process.stderr
     assert (tmp_path / "gain.html").exists()
     data = json.loads(run_command(*arguments, "--json").stdout)
-    assert data["schema"] == "ragauge-gain/2"
+    assert data["schema"] == "ragauge-gain/1"
     assert data["total"] == pytest.approx(5 / 12)
     assert data["low"] is None
     assert json.loads((tmp_path / "gain.json").read_text())["total"] == data["total"]

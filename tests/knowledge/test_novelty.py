@@ -640,7 +640,7 @@ def test_cli_novelty_prints_tables_json_csv_and_dry_run(tmp_path):
     assert "note: " in process.stderr
     assert (tmp_path / "a.html").is_file()
     data = json.loads(run_novelty(*arguments, "--json").stdout)
-    assert data["schema"] == "ragauge-novelty/2"
+    assert data["schema"] == "ragauge-novelty/1"
     assert [one["id"] for one in data["documents"]] == ["a.txt", "b.txt"]
     assert run_novelty(*arguments, "--csv").stdout.startswith("document,chunks,mean")
     dry_run = run_novelty(*arguments, "--chat", "lexical", "--dry-run")

@@ -40,8 +40,8 @@ def test_to_json_several_results_is_list_with_schemas():
     results = [make_freshness("a", 1), make_freshness("b", 0)]
     data = json.loads(to_json(results))
     assert [(item["schema"], item["run"], item["stale_rate"]) for item in data] == [
-        ("ragauge-freshness/2", "a", 0.5),
-        ("ragauge-freshness/2", "b", 0.0),
+        ("ragauge-freshness/1", "a", 0.5),
+        ("ragauge-freshness/1", "b", 0.0),
     ]
 
 
@@ -188,7 +188,7 @@ def test_report_command_combines_results_with_runs(tmp_path):
     assert 'href="#lint-' in page
     assert "1 of 2 documents is empty" in (tmp_path / "run.md").read_text()
     schemas = [result["schema"] for result in json.loads((tmp_path / "run.json").read_text())]
-    assert schemas == ["ragauge-report/3", "ragauge-lint/2", "ragauge-freshness/2", "ragauge-freshness/2"]
+    assert schemas == ["ragauge-report/1", "ragauge-lint/1", "ragauge-freshness/1", "ragauge-freshness/1"]
     process = run_cli("report", "run.json", "-o", "again.html", cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert "1 of 2 documents is empty" in (tmp_path / "again.html").read_text()

@@ -463,7 +463,7 @@ def check_json(result):
 def test_json_output_is_valid_and_round_trips(name, tmp_path):
     result = OVERVIEW_BUILDERS[name]()
     data = check_json(result)
-    assert data["schema"] == "ragauge-report/3"
+    assert data["schema"] == "ragauge-report/1"
     assert list(data["systems"]) == result.systems
     (tmp_path / "report.json").write_text(render_format("json", result))
     (restored,) = read_results(tmp_path / "report.json")

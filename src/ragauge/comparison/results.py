@@ -135,7 +135,7 @@ class StratumMeans(NamedTuple):
 
 
 @record(
-    "ragauge-report", 3, supplied={"summary": "Best system, its difference, significance and cost in one sentence."}
+    "ragauge-report", 1, supplied={"summary": "Best system, its difference, significance and cost in one sentence."}
 )
 @json_form(
     omitted=("judgments", "documents", "joined"),

@@ -188,7 +188,7 @@ class IngestionResult:
         return [read_back for read_back in self.read_back if read_back.state == state]
 
 
-@record("ragauge-stress", 2, derived=("read_back", "measures"))
+@record("ragauge-stress", 1, derived=("read_back", "measures"))
 @json_form(renamed={"modes": "ways"})
 @dataclass(frozen=True)
 class StressTest(TabularResult):

@@ -130,7 +130,7 @@ class LabelledScore(NamedTuple):
     """Reason for a missing score."""
 
 
-@record("ragauge-calibration", 2, derived=("scored", "figures", "confusion"))
+@record("ragauge-calibration", 1, derived=("scored", "figures", "confusion"))
 @dataclass(frozen=True, eq=False)
 class Calibration(TabularResult):
     """Calibration of a judge on labelled samples."""

@@ -93,7 +93,7 @@ class QueryFreshness:
         return sum(len(conflict.docs) for conflict in self.conflicts)
 
 
-@record("ragauge-freshness", 2, derived=(*DERIVED_COUNTS, *FRESHNESS_RATES))
+@record("ragauge-freshness", 1, derived=(*DERIVED_COUNTS, *FRESHNESS_RATES))
 @dataclass(frozen=True)
 class Freshness(TabularResult):
     """Freshness of a run.

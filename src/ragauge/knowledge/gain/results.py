@@ -87,7 +87,7 @@ class BatchStep(NamedTuple):
     """`marginal` by term, weighted."""
 
 
-@record("ragauge-gain", 2)
+@record("ragauge-gain", 1)
 @dataclass(frozen=True)
 class Gain(TabularResult):
     """Gain of a corpus from added documents."""

@@ -93,7 +93,7 @@ class DocumentNovelty:
         return "near" if self.percentile < NEAR_PERCENTILE else "new"
 
 
-@record("ragauge-novelty", 2)
+@record("ragauge-novelty", 1)
 @dataclass(frozen=True)
 class Novelty(TabularResult):
     """Novelty of documents against a corpus."""
