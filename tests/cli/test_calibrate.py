@@ -99,7 +99,7 @@ def test_calibrate_schema_prints_json_schema(labelled_file):
 def test_calibrate_prints_csv_and_markdown(labelled_file):
     rows = list(csv.DictReader(io.StringIO(run_calibrate(labelled_file, "--csv").stdout)))
     assert {row["rater"] for row in rows} == {"lexical", "lexical by probability", "word overlap", "always good"}
-    kappa = next(row for row in rows if row["figure"] == "kappa")
+    kappa = next(row for row in rows if row["name"] == "kappa")
     assert (float(kappa["value"]), kappa["n"]) == (1.0, "24")
     page = run_calibrate(labelled_file, "--format", "markdown").stdout
     assert "| Cohen's kappa | 1.000 |" in page

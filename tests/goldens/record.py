@@ -29,7 +29,7 @@ ENVIRONMENT = frozenset(
     {
         "made", "created", "generated_at", "finished", "started", "began", "machine", "python", "versions", "version",
         "environment", "provenance", "host", "hash", "folder", "verdict", "headline", "notes",
-        "answers", "reused", "libraries", "unreliable_times", "build_cached",
+        "run_dates", "reused", "libraries", "unreliable_times", "build_cached",
     }
 )  # fmt: skip
 """Keys and columns that hold dates, versions, the machine or sentences: they are never compared."""

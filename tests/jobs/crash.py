@@ -137,7 +137,7 @@ def stress_result(_: Path, out: str) -> Any:
     data = json.loads(out)
     return [
         [way["name"], way["documents"], way.get("broken"), way.get("quality"), data["read_back"]]
-        for way in data["ways"]
+        for way in data["modes"]
     ]
 
 

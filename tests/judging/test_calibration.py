@@ -94,7 +94,7 @@ def test_calibrate_unscored_samples_count_as_wrong_in_accuracy_all():
     rows = {row[0]: row[1:] for table in tables for row in table.texts()}
     assert rows["no verdict"] == ["3", "0"]
     assert "accuracy, all" in rows
-    assert [pair.sample for pair in found.pairs if pair.why] == ["n0", "n1", "n2"]
+    assert [pair.sample for pair in found.pairs if pair.reason] == ["n0", "n1", "n2"]
 
 
 def test_calibrate_without_verdicts_has_undefined_figures():
@@ -414,7 +414,7 @@ def test_write_results_calibrations_round_trip_in_every_format(tmp_path):
         jsonschema.validate(record, SCHEMA)
     assert build_report(restored[0]).notes == build_report(calibrations[0]).notes
     lines = (tmp_path / "found.csv").read_text().splitlines()
-    assert lines[0] == "set,judge,measure,rater,figure,value,low,high,n,why"
+    assert lines[0] == "set,judge,measure,rater,name,value,low,high,n,reason"
     assert sum(",known,kappa," in line for line in lines) == 2
     page = (tmp_path / "found.md").read_text()
     assert page.startswith("# Calibrations")
@@ -514,7 +514,7 @@ def test_calibrate_few_samples_give_value_or_reason(labels):
     )
     jsonschema.validate(json.loads(to_json(found)), SCHEMA)
     assert found.figures["accuracy"].n == len(labels)
-    assert all(figure.defined or figure.why for figure in found.figures.values())
+    assert all(figure.defined or figure.reason for figure in found.figures.values())
     assert build_report(found).notes
 
 

@@ -287,10 +287,10 @@ def test_judged_samples_csv_has_row_per_measure_value_and_claim():
     assert sum(row["value"] == "" for row in values) == sum(row["reason"] != "" for row in values) == 6
     rows = csv.DictReader(io.StringIO(render_csv(build_claims_table(found))))
     claims = {(row["query"], row["claim"]): row for row in rows}
-    assert claims["q2", "a2"]["standing"] == "contradicted"
+    assert claims["q2", "a2"]["state"] == "contradicted"
     assert claims["q1", "a1"]["by"] == "k1 reference"
     assert (claims["q1", "r1"]["by"], claims["q1", "r1"]["together"]) == ("answer", "k1 k2")
-    assert claims["q3", "a1"]["standing"] == "unscored"
+    assert claims["q3", "a1"]["state"] == "unscored"
     assert claims["q3", "a1"]["reason"] == UNREADABLE
 
 

@@ -486,7 +486,7 @@ def test_cli_lint_exits_with_1_only_with_strict(run_command):
 def test_cli_lint_writes_json_csv_and_files(run_command, tmp_path):
     found = json.loads(run_command("corpus.jsonl", "--json").stdout)
     assert found["schema"] == "ragauge-lint/1"
-    assert [finding["what"] for finding in found["findings"] if finding["problem"]] == ["empty"]
+    assert [finding["check"] for finding in found["findings"] if finding["problem"]] == ["empty"]
     assert run_command("corpus.jsonl", "--csv").stdout.startswith("corpus,what,problem,count,message")
     done = run_command("corpus.jsonl", "-o", "lint.html", "-o", "lint.json")
     assert done.stderr.splitlines() == ["note: wrote lint.html", "note: wrote lint.json"]

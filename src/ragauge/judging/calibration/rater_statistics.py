@@ -182,14 +182,14 @@ def estimate_mean(values: Floats, confidence: float = 0.95, *, groups: Ints | No
     [0.5, -4.58, 5.58]
     """
     if not len(values):
-        return Estimate(math.nan, why="no samples")
+        return Estimate(math.nan, reason="no samples")
     if len(values) == 1:
-        return Estimate(float(values[0]), n=1, why="one sample is too few for an interval")
+        return Estimate(float(values[0]), n=1, reason="one sample is too few for an interval")
     if not np.ptp(values):
-        return Estimate(float(values[0]), n=len(values), why="all values are equal, so no interval is defined")
+        return Estimate(float(values[0]), n=len(values), reason="all values are equal, so no interval is defined")
     if groups is not None:
         if cluster_ids(len(values), groups) < 2:
-            return Estimate(float(values.mean()), n=len(values), why=ONE_GROUP)
+            return Estimate(float(values.mean()), n=len(values), reason=ONE_GROUP)
         parts, value = (values - values.mean()) / len(values), float(values.mean())
         variance = max(variance_of_sum(parts, groups), variance_of_sum(parts, None))
         reach = cluster_deviations(confidence, groups) * math.sqrt(variance)
@@ -301,6 +301,6 @@ def length_bias(
         "all labels are the same": "all answers have the same length",
     }
     return LengthBias(
-        correlation=Estimate(*estimate[:4], reasons.get(estimate.why, estimate.why)),
+        correlation=Estimate(*estimate[:4], reasons.get(estimate.reason, estimate.reason)),
         slope=length_slope(scores[is_scored], labels[is_scored], length, confidence, groups=scored_groups),
     )

@@ -338,8 +338,8 @@ def _describe_undefined(calibration: Calibration) -> list[str]:
         estimates["share of good from sensitivity and specificity"] = calibration.corrected.rates
     names_by_reason: dict[str, list[str]] = {}
     for name, estimate in estimates.items():
-        if estimate.why and name != "accuracy_all":
-            names_by_reason.setdefault(estimate.why, []).append(STATISTIC_NAMES.get(name, name))
+        if estimate.reason and name != "accuracy_all":
+            names_by_reason.setdefault(estimate.reason, []).append(STATISTIC_NAMES.get(name, name))
     return [f"{', '.join(names)}: {reason}" for reason, names in names_by_reason.items()]
 
 
@@ -361,7 +361,7 @@ def _list_shared_notes(calibrations: Sequence[Calibration]) -> list[str]:
 
 def build_statistics_table(calibration: Calibration) -> Table:
     """Build the long table with one row per rater and statistic."""
-    titles = ("set", "judge", "measure", "rater", "figure", "value", "low", "high", "n", "why")
+    titles = ("set", "judge", "measure", "rater", "name", "value", "low", "high", "n", "reason")
     rows: list[list[Value]] = [
         [calibration.dataset, calibration.judge, calibration.measure, rater.name, name, *estimate]
         for rater in calibration.raters

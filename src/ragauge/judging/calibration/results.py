@@ -126,7 +126,7 @@ class LabelledScore(NamedTuple):
     """Number of words in the answer."""
     overlap: float = math.nan
     """Share of words found in the compared text: the baseline of the judge."""
-    why: str = ""
+    reason: str = ""
     """Reason for a missing score."""
 
 
