@@ -133,7 +133,7 @@ def test_roc_auc_perfect_order_counts_groups():
 def test_accuracy_all_interval_groups_unscored_samples():
     """Ten questions with ten answers each: those of five questions are unscored, the others have correct verdicts."""
     groups, scores = np.arange(100) // 10, np.repeat([1.0, math.nan], 50)
-    result = rate("", "judge", scores, LabelScale(np.ones(100), 0.5, groups), 0.5).figures["accuracy_all"]
+    result = rate("", "judge", scores, LabelScale(np.ones(100), 0.5, groups), 0.5).statistics["accuracy_all"]
     assert result.value == 0.5
     assert result.low < 0.21
     assert result.high > 0.79
