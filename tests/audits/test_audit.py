@@ -83,7 +83,7 @@ def test_audit_random_inputs_renders_json_and_markdown(qrels, first_run, second_
     )
     assert list_checks(found) >= {"conventions", "expected", "repeated documents"}
     data = json.loads(format_results(found, "json"))
-    assert data["problems"] == len(found.problems)
+    assert data["problem_count"] == len(found.problems)
     assert format_results(found, "markdown").startswith("# Audit")
 
 
@@ -415,20 +415,20 @@ def render_lines(found):
 def test_cli_audit_json_has_every_finding_and_no_nan(ragauge):
     done = ragauge("qrels.txt", "one.run", "--json")
     found = json.loads(done.stdout, parse_constant=pytest.fail)
-    assert set(found) == {"schema", "problems", "findings", "skipped", "notes", "runs"}
+    assert set(found) == {"schema", "problem_count", "findings", "skipped", "notes", "runs"}
     assert set(found["findings"][0]) == {
         "subject",
-        "what",
+        "check",
         "problem",
         "count",
         "message",
         "examples",
         "effect",
-        "grid",
+        "table",
         "data",
         "remedy",
     }
-    grid = next(finding["grid"] for finding in found["findings"] if finding["what"] == "conventions")
+    grid = next(finding["table"] for finding in found["findings"] if finding["check"] == "conventions")
     assert grid["header"][0] == "convention"
     assert all(len(row) == len(grid["header"]) for row in grid["rows"])
 
@@ -437,9 +437,9 @@ def test_audit_rel_sets_the_minimum_relevant_grade(ragauge, folder):
     (folder / "graded.txt").write_text("q1 0 d1 2\nq1 0 d2 1\nq2 0 d1 1\nq2 0 d3 2\n")
     (folder / "graded.run").write_text("q1 Q0 d2 1 3 a\nq1 Q0 d1 2 2 a\nq2 Q0 d1 1 3 a\nq2 Q0 d3 2 2 a\n")
     done = ragauge("graded.txt", "graded.run", "-m", "mrr", "-l", "2", "--json")
-    found = next(finding for finding in json.loads(done.stdout)["findings"] if finding["what"] == "conventions")
-    assert found["grid"]["header"] == ["convention", "mrr(rel=2)"]
-    assert {row[1] for row in found["grid"]["rows"]} == {0.5}
+    found = next(finding for finding in json.loads(done.stdout)["findings"] if finding["check"] == "conventions")
+    assert found["table"]["header"] == ["convention", "mrr(rel=2)"]
+    assert {row[1] for row in found["table"]["rows"]} == {0.5}
     assert "convention default, rel=2" in done.stderr
 
 

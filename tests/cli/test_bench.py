@@ -49,7 +49,7 @@ def folder(tmp_path):
     """Folder of a constructed benchmark as `bench` writes it, without the HTML page."""
     path = tmp_path / "bench" / "toy"
     path.mkdir(parents=True)
-    write_record(make_full_benchmark(), path / "sweep.json")
+    write_record(make_full_benchmark(), path / "benchmark.json")
     return path
 
 
@@ -76,7 +76,7 @@ def test_bench_prints_results_and_writes_folder(ragauge, tmp_path):
     )  # the null store is neither ranked nor in the summary
     assert "latency includes the overhead of the harness" in done.stderr
     folder = tmp_path / "bench" / "clustered"
-    data = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+    data = json.loads((folder / "benchmark.json").read_text(encoding="utf-8"))
     jsonschema.validate(data, SCHEMA)
     assert [row["series"] for row in data["points"]] == ["exact", "two", "null"]
     assert data["points"][0]["quality"]["recall(of=eps,eps=1e-06)@10"] == 1.0
@@ -132,11 +132,11 @@ def test_bench_failing_store_is_reported_and_others_finish(ragauge, tmp_path):
 
 def test_bench_without_results_keeps_older_report(ragauge, folder, tmp_path):
     (tmp_path / "own.py").write_text(OWN_STORES)
-    before = (folder / "sweep.json").read_bytes()
+    before = (folder / "benchmark.json").read_bytes()
     done = ragauge("bench", *SMALL_BENCH, "--store", "mine=own:Broken", "-o", "bench/toy", code=3)
     assert "error: mine, build: RuntimeError: disk <full>: 42 bytes left" in done.stderr
     assert "nothing was written" in done.stderr
-    assert (folder / "sweep.json").read_bytes() == before
+    assert (folder / "benchmark.json").read_bytes() == before
     assert not (folder / "report.md").exists()
 
 
@@ -162,14 +162,14 @@ def test_report_prints_stored_benchmark(ragauge, folder):
     text = " ".join(done.stdout.split())
     assert "by search speed alone hnswlib is the fastest, with `dense(store=hnswlib(m=16" in text
     assert "chroma insert Batch size 10000 exceeds <b>maximum</b> fewer at a time" in text
-    assert ragauge("report", "bench/toy/sweep.json").stdout == done.stdout
+    assert ragauge("report", "bench/toy/benchmark.json").stdout == done.stdout
 
 
 def test_report_writes_benchmark_in_every_format(ragauge, folder, tmp_path):
     assert ragauge("report", "bench/toy", "--format", "latex").stdout.startswith("% \\usepackage{booktabs}")
     ragauge("report", "bench/toy", "-o", "again.csv", "-o", "again.md", "-o", "again.json")
     assert json.loads((tmp_path / "again.json").read_text())["data"] == "toy"
-    assert "this file is read" in ragauge("report", "bench/toy", "-o", "bench/toy/sweep.json", code=2).stderr
+    assert "this file is read" in ragauge("report", "bench/toy", "-o", "bench/toy/benchmark.json", code=2).stderr
     assert "unknown output format `latx`" in ragauge("report", "bench/toy", "--format", "latx", code=2).stderr
 
 
@@ -183,11 +183,11 @@ def test_report_writes_page_and_charts_of_benchmark(ragauge, folder, tmp_path):
 
 
 def test_report_truncated_benchmark_prints_error(ragauge, folder):
-    (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/1", "points": [')
+    (folder / "benchmark.json").write_text('{"schema": "ragauge-benchmark/1", "points": [')
     assert "the JSON cannot be read" in ragauge("report", "bench/toy", code=2).stderr
-    (folder / "sweep.json").write_text('{"schema": "ragauge-sweep/9", "points": []}')
+    (folder / "benchmark.json").write_text('{"schema": "ragauge-benchmark/9", "points": []}')
     error = ragauge("report", "bench/toy", code=2).stderr
-    assert 'expected the schema ragauge-sweep/2, got "ragauge-sweep/9"' in error
+    assert 'expected the schema ragauge-benchmark/1, got "ragauge-benchmark/9"' in error
 
 
 def test_show_progress_lines_prints_each_configuration_once(capsys):

@@ -83,7 +83,7 @@ def test_calibrate_json_matches_schema_without_nan(labelled_file):
     data = json.loads(done.stdout, parse_constant=pytest.fail)
     jsonschema.validate(data, SCHEMA)
 
-    assert data["figures"]["accuracy"]["n"] == 24
+    assert data["statistics"]["accuracy"]["n"] == 24
     assert data["confusion"] == {"both_good": 16, "only_judge": 0, "only_people": 0, "both_bad": 8}
     assert data["corrected"]["labels"] == 12
     assert data["consistency"]["same"]["value"] == 1.0
@@ -99,7 +99,7 @@ def test_calibrate_schema_prints_json_schema(labelled_file):
 def test_calibrate_prints_csv_and_markdown(labelled_file):
     rows = list(csv.DictReader(io.StringIO(run_calibrate(labelled_file, "--csv").stdout)))
     assert {row["rater"] for row in rows} == {"lexical", "lexical by probability", "word overlap", "always good"}
-    kappa = next(row for row in rows if row["figure"] == "kappa")
+    kappa = next(row for row in rows if row["statistic"] == "kappa")
     assert (float(kappa["value"]), kappa["n"]) == (1.0, "24")
     page = run_calibrate(labelled_file, "--format", "markdown").stdout
     assert "| Cohen's kappa | 1.000 |" in page
@@ -113,7 +113,7 @@ def test_calibrate_writes_files_and_charts(labelled_file, tmp_path):
     )
     assert done.exit_code == 0, done.output
     assert "chart-calibration-curves" in (tmp_path / "c.html").read_text()
-    assert json.loads((tmp_path / "c.json").read_text())["schema"] == "ragauge-calibration/2"
+    assert json.loads((tmp_path / "c.json").read_text())["schema"] == "ragauge-calibration/1"
     assert {path.name for path in (tmp_path / "x").iterdir()} == {
         "calibration-curves.svg",
         "calibration-curves.png",

@@ -204,7 +204,7 @@ def test_validate_lists_problems_and_strict_exits_with_1(ragauge, tmp_path):
     (tmp_path / "bad.run").write_text("q1 Q0 a 1 2 t\nq1 Q0 x 2 2 t\nq1 Q0 a 3 1 t\nq9 Q0 x 1 1 t\n")
     (tmp_path / "corpus.jsonl").write_text('{"_id": "a"}\n{"_id": "b"}\n')
     done = ragauge("validate", "bad.txt", "bad.run", "--corpus", "corpus.jsonl", "--json")
-    problem_counts = {(f["subject"], f["what"]): f["count"] for f in json.loads(done.stdout) if f["problem"]}
+    problem_counts = {(f["subject"], f["check"]): f["count"] for f in json.loads(done.stdout) if f["problem"]}
     assert problem_counts == {
         ("bad.txt", "duplicate rows"): 1,
         ("bad.txt", "conflicting grades"): 1,

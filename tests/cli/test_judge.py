@@ -98,7 +98,7 @@ def test_judge_json_has_mean_n_and_unscored_of_each_measure(folder):
 def test_judge_prints_csv_and_schema(folder):
     done = run_ragauge(folder, "judge", "toy.jsonl", "-m", "faithfulness", "--csv", "-o", "as_csv")
     assert done.stdout.splitlines()[1].startswith("faithfulness,0.75,")
-    assert json.loads(run_ragauge(folder, "judge", "--schema").stdout)["title"] == "ragauge-judged/2"
+    assert json.loads(run_ragauge(folder, "judge", "--schema").stdout)["title"] == "ragauge-judged/1"
 
 
 def test_judge_writes_files_next_to_the_folder(folder):
@@ -116,7 +116,7 @@ def test_judge_writes_files_next_to_the_folder(folder):
     assert r"\begin{tabular}" in (folder / "toy.tex").read_text(encoding="utf-8")
     assert {path.suffix for path in (folder / "charts").iterdir()} == {".svg", ".png"}
     claims = run_ragauge(folder, "judge", "toy.jsonl", "-o", "with_files", "--format", "claims")
-    assert claims.stdout.startswith("query,of,claim,text,standing")
+    assert claims.stdout.startswith("query,of,claim,text,state")
 
 
 def test_judge_repeated_command_keeps_scores(folder):
@@ -332,7 +332,7 @@ def test_report_reads_judged_folder(folder):
     assert "judged by lexical" in (folder / "page.md").read_text(encoding="utf-8").lower()
     assert json.loads((folder / "page.json").read_text(encoding="utf-8"))["scores"]["unscored"]["faithfulness"]["s3"]
     claims = run_ragauge(folder, "report", "judged/toy", "--format", "claims")
-    assert claims.stdout.startswith("query,of,claim,text,standing")
+    assert claims.stdout.startswith("query,of,claim,text,state")
     refused = run_ragauge(folder, "report", "judged/toy", "-o", "judged/toy/judge.json")
     assert refused.returncode == 2
     assert "this file is read" in refused.stderr

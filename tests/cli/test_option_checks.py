@@ -22,7 +22,7 @@ SCORES = "query,one,two\nq1,0.5,0.6\nq2,0.4,0.5\nq3,0.4,0.7\n"
 def run_command(tmp_path):
     """Run a command in a folder with a benchmark, judgments, a run, scores and samples."""
     (tmp_path / "bench").mkdir()
-    write_record(make_full_benchmark(), tmp_path / "bench" / "sweep.json")
+    write_record(make_full_benchmark(), tmp_path / "bench" / "benchmark.json")
     (tmp_path / "qrels.txt").write_text(QRELS, encoding="utf-8")
     (tmp_path / "a.run").write_text(RUN, encoding="utf-8")
     (tmp_path / "ndcg@10.csv").write_text(SCORES, encoding="utf-8")

@@ -51,7 +51,7 @@ LISTS = {
     "measures": (["measures"], ["name", "of", "cutoff", "options", "aliases"]),
     "validate": (
         ["validate", INPUTS / "qrels.txt", INPUTS / "bm25.run"],
-        ["subject", "what", "problem", "count", "message", "examples"],
+        ["subject", "check", "problem", "count", "message", "examples"],
     ),
     "k-range": (["k-range", INPUTS / "qrels.txt", INPUTS / "bm25.run", "-k", "1,5"], ["system", "k", "hit_rate"]),
 }

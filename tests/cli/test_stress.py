@@ -57,7 +57,7 @@ def test_stress_failing_store_exits_with_3_and_prints_its_error(folder):
     assert "after 5 documents (d6); error message:" in done.stderr
     assert "shortest failing prefix: 6 documents. With 5 documents it did not fail" in done.stderr
     assert "Failure one by one" in done.stdout
-    assert json.loads((folder / "stress.json").read_text())["ways"][0]["broken"]["prefix"] == 6
+    assert json.loads((folder / "stress.json").read_text())["modes"][0]["broken"]["prefix"] == 6
     (reproducer_folder,) = (path for path in folder.iterdir() if path.is_dir())
     again = ragauge(
         folder,
@@ -72,7 +72,7 @@ def test_stress_failing_store_exits_with_3_and_prints_its_error(folder):
     assert again.returncode == 3
     data = json.loads(again.stdout)
     assert data["documents"] == 6
-    assert data["ways"][0]["broken"]["error"] == "ValueError: cannot tokenise 'd6':\n\tunexpected  item6"
+    assert data["modes"][0]["broken"]["error"] == "ValueError: cannot tokenise 'd6':\n\tunexpected  item6"
     assert data["read_back"] == {"one by one": {}}
 
 
@@ -124,7 +124,7 @@ def test_stress_several_stores_with_one_failure_exits_with_3(folder):
 def test_stress_sound_store_exits_with_0_and_prints_csv(folder):
     done = ragauge(folder, "--store", "memory", "--corpus", "corpus.jsonl", *SHORT_TEST, "--csv")
     assert done.returncode == 0
-    assert done.stdout.startswith("store,way,figure,value\nmemory,one by one,documents,10.0\n")
+    assert done.stdout.startswith("store,mode,name,value\nmemory,one by one,documents,10.0\n")
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ def test_outputs_undefined_measures_are_empty(folder):
     assert data["short"]["recall@10"]["n"] == 6
     done = run("report", "runs", "-m", "recall@10,recall@5", "--csv")
     assert "undefined for runs made with k=5" in done.stderr
-    rows = [row for row in csv.DictReader(io.StringIO(done.stdout)) if row["figure"] == "recall@10"]
+    rows = [row for row in csv.DictReader(io.StringIO(done.stdout)) if row["name"] == "recall@10"]
     assert {row["system"]: row["value"] == "" for row in rows} == {"deep": True, "short": False}
 
 

@@ -47,7 +47,7 @@ def test_report_cached_build_is_shown_in_every_format(two_runs):
     long = [
         row
         for row in csv.DictReader(io.StringIO(OUTPUT_FORMATS["csv"].write([result])))
-        if row["figure"] == "build_seconds"
+        if row["name"] == "build_seconds"
     ]
     assert {row["system"]: row["value"] for row in long}[DENSE] == "cached"
     wide = {

@@ -204,7 +204,7 @@ def test_gate_reports_retrieval_dates_in_every_format(tmp_path, folder_with_reus
     gate = ragauge.gate(out / "new", "recall@5 >= 0.1", baseline=out / "mine")
     assert gate.run_dates == {"run": (dates["new"], False), "baseline": (dates["mine"], True)}
     data = command_in(tmp_path)("gate", out / "mine", "-r", "recall@5 >= 0.1", "--json").stdout
-    assert json.loads(data)["answers"] == {"run": {"made": dates["mine"], "reused": True}}
+    assert json.loads(data)["run_dates"] == {"run": {"made": dates["mine"], "reused": True}}
 
 
 def test_compare_reports_retrieval_dates_in_every_format(tmp_path, folder_with_reuse):
@@ -214,7 +214,7 @@ def test_compare_reports_retrieval_dates_in_every_format(tmp_path, folder_with_r
     assert f"note: {line}\n" in compare("--csv", "--verbose").stderr
     assert f"- {line}\n" in compare("--format", "markdown").stdout
     assert f"% {line}\n" in compare("--format", "latex").stdout
-    answers = json.loads(compare("--json").stdout)["answers"]
+    answers = json.loads(compare("--json").stdout)["run_dates"]
     assert answers == {
         "mine": {"made": dates["mine"], "reused": True},
         "new": {"made": dates["new"], "reused": False},

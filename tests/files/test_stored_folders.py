@@ -1,4 +1,4 @@
-"""Folders and caches of earlier versions: runs are resumed, and stored results and replies are reused."""
+"""Recorded folders and caches: runs are resumed, and stored results and replies are reused."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_judge_stored_replies_are_reused_without_request(stored_folder, monkeypa
         chat="openai:test@http://127.0.0.1:36621/v1",
         folder=stored_folder / "judged",
         embedder="words(dimensions=4)",
-        max_calls=3,  # the earlier version made all three: no other request is allowed
+        max_calls=3,  # all three are stored: no other request is allowed
     )
     assert {name: values.tolist() for name, values in result.scores.values.items()} == {
         "faithfulness": [1.0],

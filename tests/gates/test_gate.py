@@ -1216,9 +1216,9 @@ def test_cli_gate_json_has_null_for_nan(gate_command):
     assert [check["reason"] != "" for check in result["checks"]] == [True, True, False, True]
     assert result["schema"] == "ragauge-gate/1"
     check = result["checks"][0]
-    assert check.pop("definition")["kind"] == "not worse"
+    assert check.pop("rule")["kind"] == "not worse"
     assert check | {"reason": ""} == {
-        "rule": "mrr not worse",
+        "rule_text": "mrr not worse",
         "passed": False,
         "value": 1.0,
         "limit": None,
@@ -1242,7 +1242,7 @@ def test_cli_gate_options_override_rules_file(gate_command, tmp_path):
     result = json.loads(
         gate_command("qrels.txt", "new.run", "--rules", "sub/gate.toml", "-r", "map > 0", "--json").stdout
     )
-    assert [check["rule"] for check in result["checks"]] == [
+    assert [check["rule_text"] for check in result["checks"]] == [
         "mrr >= 0.9",
         "ndcg@10 >= 0.5",
         "ndcg@10 not worse",

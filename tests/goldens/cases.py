@@ -38,6 +38,18 @@ STRICT = {"trec10", "ranx", "pgvectordb"}
 """Conventions under which a missing query is an error; they are used with the two complete runs."""
 
 
+TRIALS = "folders/trials"
+"""Run folder of 3 trials, 8 queries and k = 3: `bm25` returns the same documents in each, `varied` does not.
+
+Each query has one relevant document. Its ranks in `varied` by trial, 0 if it was not returned:
+q1 1 1 1, q2 1 1 1, q3 1 1 2, q4 1 2 3, q5 2 2 0, q6 2 3 0, q7 0 0 0, q8 0 0 3.
+
+- The sum of the reciprocal ranks is 5, 13/3 and 19/6 by trial, so MRR is 12.5/24 = 0.520833 (first trial: 0.625).
+- The document is found for 6, 6 and 5 queries, so recall@3 is 17/24 = 0.708333 (first trial: 0.75).
+- At k = 1 it is found for 4, 3 and 2 queries, so recall is 9/24 = 0.375.
+"""
+
+
 def _list_convention_cases() -> list[Case]:
     cases = []
     for name in PRESETS:
@@ -198,5 +210,13 @@ CASES: list[Case] = [
     Case("tokenizers-needles-csv", "tokenizers synthetic:needles -t bytes -t words --csv"),
     Case("k-range-run-folder", "k-range folders/run --json"),
     Case("fuse-toy", "fuse inputs/bm25.run inputs/dense.run --method rrf --depth 10 -o - --format csv"),
+    Case("evaluate-trials", f"evaluate {TRIALS} -m mrr -m recall@3 --per-query --json"),
+    Case("compare-trials", f"compare {TRIALS} -b bm25 -m mrr -m recall@3 --json"),
+    # Both limits of mrr hold for the mean over trials only.
+    Case("gate-trials", f"gate {TRIALS}/varied -r 'mrr >= 0.52' -r 'mrr <= 0.5209' -r 'recall@3 <= 0.7084' --json"),
+    Case("k-range-trials", f"k-range {TRIALS} -m mrr -m recall --json"),
+    Case("audit-trials", f"audit {TRIALS} -m mrr -m recall@3 --json"),
+    Case("report-trials-json", f"report {TRIALS} -m mrr -m recall@3 --format json", stored_timings=True),
+    Case("report-trials-csv", f"report {TRIALS} -m mrr -m recall@3 --format csv", stored_timings=True),
     Case("validate-toy", f"validate {TOY} --json"),
 ]

@@ -28,8 +28,8 @@ DATA = Path(os.environ.get("RAGAUGE_DATA", HERE.parents[2] / "shared" / "data"))
 ENVIRONMENT = frozenset(
     {
         "made", "created", "generated_at", "finished", "started", "began", "machine", "python", "versions", "version",
-        "circumstances", "environment", "provenance", "host", "hash", "folder", "verdict", "headline", "notes",
-        "answers", "reused", "libraries", "unreliable_times", "build_cached",
+        "environment", "provenance", "host", "hash", "folder", "verdict", "headline", "notes",
+        "run_dates", "reused", "libraries", "unreliable_times", "build_cached",
     }
 )  # fmt: skip
 """Keys and columns that hold dates, versions, the machine or sentences: they are never compared."""
@@ -44,31 +44,6 @@ TIMINGS = frozenset(
 """Keys and columns with times or sizes, in addition to `…_ms` and `…_seconds`: compared only if they were stored."""
 SENTENCE_WORDS = 4
 """Minimum number of words of prose, which may be reworded: only its presence is compared."""
-UPGRADED_SCHEMAS = frozenset({"ragauge-lint"})
-"""Schemas whose recorded outputs are of an earlier version; they are converted before they are compared."""
-RENAMED: dict[str, str] = {}
-"""Fields and columns that were renamed after they were recorded: old name, new name."""
-RENAMED_FINDINGS = {
-    "enough queries": "query count",
-    "footing": "comparability",
-    "ground truth": "truncated judgments",
-    "perfection": "perfect scores",
-    "repeats": "trials",
-    "repetitions": "repeated documents",
-    "survivorship": "missing queries",
-}
-"""Values of `what` in findings that were renamed after they were recorded."""
-RENAMED_CHECKS = {
-    "enough": "query-count",
-    "footing": "comparability",
-    "perfection": "perfect-scores",
-    "repeats": "trials",
-    "repetitions": "repeated-documents",
-    "sameness": "identical-runs",
-    "survivorship": "missing-queries",
-    "truth": "truncated-judgments",
-}
-"""Keys of `skipped` that were renamed after they were recorded."""
 
 
 def run_case(case: Case) -> Any:
@@ -131,10 +106,6 @@ def is_compared(key: str, stored_timings: bool) -> bool:
 def find_differences(old: Any, new: Any, path: str = "") -> Iterator[str]:
     """Yield one line per value that differs, with its path."""
     if isinstance(old, dict) and isinstance(new, dict):
-        renamed = RENAMED_CHECKS if path.endswith("/skipped") else RENAMED
-        old = {renamed.get(key, key): value for key, value in old.items()}
-        if isinstance(old.get("what"), str):
-            old["what"] = RENAMED_FINDINGS.get(old["what"], old["what"])
         for key in [*old, *(key for key in new if key not in old)]:
             if key not in new:
                 yield f"{path}/{key}: missing, recorded {_shorten(old[key])}"
@@ -180,20 +151,7 @@ def find_skip_reason(case: Case) -> str:
 def compare_case(case: Case) -> list[str]:
     """Run a case and list its differences from the recorded output."""
     recorded = json.loads(output_path(case).read_text(encoding="utf-8"))
-    return list(find_differences(upgrade(recorded), run_case(case)))
-
-
-def upgrade(recorded: Any) -> Any:
-    """Convert a recorded result of an earlier schema version, as the JSON reader does."""
-    name, _, version = str(recorded.get("schema", "") if isinstance(recorded, dict) else "").partition("/")
-    if name not in UPGRADED_SCHEMAS:
-        return recorded
-    from ragauge.core.record_types import find_record_type
-
-    record_type = find_record_type(name)
-    if record_type.upgrade is None or int(version) == record_type.version:
-        return recorded
-    return {**record_type.upgrade(int(version), recorded), "schema": record_type.schema_field}
+    return list(find_differences(recorded, run_case(case)))
 
 
 def main() -> int:

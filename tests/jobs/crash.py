@@ -137,14 +137,14 @@ def stress_result(_: Path, out: str) -> Any:
     data = json.loads(out)
     return [
         [way["name"], way["documents"], way.get("broken"), way.get("quality"), data["read_back"]]
-        for way in data["ways"]
+        for way in data["modes"]
     ]
 
 
 def calibrate_result(_: Path, out: str) -> Any:
     def without_cost(data: Any) -> Any:
         if isinstance(data, dict):
-            left_out = ("total", "circumstances", "provenance", "created", "calls", "seconds", "cost", "tokens")
+            left_out = ("total", "provenance", "created", "calls", "seconds", "cost", "tokens")
             return {name: without_cost(value) for name, value in data.items() if name not in left_out}
         return [without_cost(value) for value in data] if isinstance(data, list) else data
 

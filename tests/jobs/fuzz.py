@@ -477,7 +477,7 @@ def targets() -> Iterator[Target]:
     yield Target("folders/run", "k-range {}")
     yield Target("folders/run", "report {} --json")
     yield Target("folders/bench", "report {}")
-    yield Target("folders/bench/sweep.json", "report {}")
+    yield Target("folders/bench/benchmark.json", "report {}")
     for use in ("report {}", "compare {} folders/judged_b", "gate {} -r faithfulness>=0", "validate {}", "evaluate {}"):
         yield Target("folders/judged", use)
     for name in ("lint", "novelty", "tokens"):

@@ -78,9 +78,9 @@ def test_calibrate_confusion_matches_known_verdicts():
     found = calibrate(SAMPLES, chat=FunctionJudge(support_by_name))
     assert found.confusion == ConfusionMatrix(6, 2, 1, 3)
     assert (found.labelled, found.scored, found.samples) == (15, 12, 15)
-    assert found.figures["accuracy"][0] == 9 / 12
-    assert found.figures["sensitivity"][0] == 6 / 7
-    assert found.figures["specificity"][0] == 3 / 5
+    assert found.statistics["accuracy"][0] == 9 / 12
+    assert found.statistics["sensitivity"][0] == 6 / 7
+    assert found.statistics["specificity"][0] == 3 / 5
     assert found.base_rate.value == 10 / 15
     assert found.measure == "faithfulness"
 
@@ -88,23 +88,23 @@ def test_calibrate_confusion_matches_known_verdicts():
 def test_calibrate_unscored_samples_count_as_wrong_in_accuracy_all():
     found = calibrate(SAMPLES, chat=FunctionJudge(support_by_name))
     assert sum(found.unscored.values()) == 3
-    assert (found.figures["accuracy_all"].value, found.figures["accuracy_all"].n) == (9 / 15, 15)
+    assert (found.statistics["accuracy_all"].value, found.statistics["accuracy_all"].n) == (9 / 15, 15)
     assert "12 of 15 labelled samples have a verdict, 3 are unscored" in " ".join(build_report(found).notes)
     tables = [block for section in build_report(found).sections for block in section.blocks if isinstance(block, Table)]
     rows = {row[0]: row[1:] for table in tables for row in table.texts()}
     assert rows["no verdict"] == ["3", "0"]
     assert "accuracy, all" in rows
-    assert [pair.sample for pair in found.pairs if pair.why] == ["n0", "n1", "n2"]
+    assert [pair.sample for pair in found.pairs if pair.reason] == ["n0", "n1", "n2"]
 
 
 def test_calibrate_without_verdicts_has_undefined_figures():
     found = calibrate(SAMPLES, chat=FunctionJudge(lambda *_: None))
     assert found.scored == 0
-    assert not any(found.figures[name].defined for name in ("accuracy", "kappa", "auc", "spearman", "bias"))
-    assert found.figures["accuracy_all"].value == 0.0
+    assert not any(found.statistics[name].defined for name in ("accuracy", "kappa", "auc", "spearman", "bias"))
+    assert found.statistics["accuracy_all"].value == 0.0
     data = json.loads(to_json(found))
     jsonschema.validate(data, SCHEMA)
-    assert data["figures"]["kappa"]["value"] is None
+    assert data["statistics"]["kappa"]["value"] is None
     assert build_report(found).summary == "No labelled sample of 15 has a verdict."
 
 
@@ -112,8 +112,8 @@ def test_calibrate_includes_baseline_raters():
     found = calibrate(SAMPLES, chat=FunctionJudge(support_by_name))
     names = [rater.name for rater in found.raters]
     assert names == ["known", "word overlap", "always good"]
-    assert found.raters[-1].figures["accuracy"].value == 10 / 15
-    assert found.raters[-1].figures["kappa"].value == 0.0
+    assert found.raters[-1].statistics["accuracy"].value == 10 / 15
+    assert found.raters[-1].statistics["kappa"].value == 0.0
 
 
 def test_word_overlap_by_hand():
@@ -136,9 +136,9 @@ def test_calibrate_judge_below_word_overlap_adds_note():
     ]
     found = calibrate(samples, chat=FunctionJudge(support_by_name))
     overlap = next(rater for rater in found.raters if rater.name == "word overlap")
-    assert overlap.figures["auc"].value == 1.0
-    assert found.figures["auc"].value == 0.5
-    assert found.figures["over_words"].value == pytest.approx(-0.5)
+    assert overlap.statistics["auc"].value == 1.0
+    assert found.statistics["auc"].value == 0.5
+    assert found.statistics["over_words"].value == pytest.approx(-0.5)
     assert any("no better than word overlap does (its AUC is 0.500 lower)" in note for note in found.notes)
 
 
@@ -270,7 +270,7 @@ def test_calibrate_votes_add_person_rater():
     ]
     person = calibrate(samples, chat=FunctionJudge(support_by_name)).raters[-1]
     assert (person.name, person.kind) == ("a person", "people")
-    assert person.figures["accuracy"].value == pytest.approx(11 / 12)
+    assert person.statistics["accuracy"].value == pytest.approx(11 / 12)
 
 
 def test_calibrate_equal_questions_widen_accuracy_interval():
@@ -280,10 +280,10 @@ def test_calibrate_equal_questions_widen_accuracy_interval():
         replace(sample, labels={"faithfulness": float("gb"[i // 4 % 2] == sample.id[0])})
         for i, sample in enumerate(grouped)
     ]
-    clustered_ci = calibrate(clustered, chat=FunctionJudge(support_by_name)).figures["accuracy"]
+    clustered_ci = calibrate(clustered, chat=FunctionJudge(support_by_name)).statistics["accuracy"]
     independent_ci = calibrate(
         [replace(sample, question=sample.id) for sample in clustered], chat=FunctionJudge(support_by_name)
-    ).figures["accuracy"]
+    ).statistics["accuracy"]
     assert clustered_ci.value == independent_ci.value
     assert clustered_ci.high - clustered_ci.low > 1.3 * (independent_ci.high - independent_ci.low)
 
@@ -315,7 +315,7 @@ def test_calibrate_equal_questions_widen_every_interval():
         one = calibrate(variant, chat=FunctionJudge(decide), replicates=2, labels=200)
         found.append(
             {
-                **{name: one.figures[name] for name in ("accuracy", "kappa", "bias")},
+                **{name: one.statistics[name] for name in ("accuracy", "kappa", "bias")},
                 "same": one.consistency.same,
                 "pairwise": one.consistency.pairwise,
                 "repeated": one.consistency.alpha,
@@ -342,7 +342,7 @@ def test_calibrate_single_question_adds_note():
     samples = [make_sample(f"{'gb'[i % 2]}{i}", float(i % 4 < 2), question="What?") for i in range(40)]
     found = calibrate(samples, chat=FunctionJudge(support_by_name))
     assert "40 samples with the same question: the results do not apply to other questions" in found.notes
-    assert math.isnan(found.figures["bias"].low)
+    assert math.isnan(found.statistics["bias"].low)
 
 
 def test_calibrate_easy_or_synthetic_dataset_adds_note():
@@ -393,7 +393,7 @@ def test_calibrate_lexical_judge_adds_probability_rater():
     assert found.curve_of == "faithfulness(by=probability)"
     assert sum(one.share.n for one in found.curve) == 20
     assert [rater.name for rater in found.raters][:2] == ["lexical", "lexical by probability"]
-    assert found.figures["auc"].value == 1.0
+    assert found.statistics["auc"].value == 1.0
     assert any("compares words" in note for note in found.notes)
     assert "on 'samples': accuracy 1.000, kappa 1.000, auc 1.000; 20 of 20 scored" in repr(found)
 
@@ -414,7 +414,7 @@ def test_write_results_calibrations_round_trip_in_every_format(tmp_path):
         jsonschema.validate(record, SCHEMA)
     assert build_report(restored[0]).notes == build_report(calibrations[0]).notes
     lines = (tmp_path / "found.csv").read_text().splitlines()
-    assert lines[0] == "set,judge,measure,rater,figure,value,low,high,n,why"
+    assert lines[0] == "set,judge,measure,rater,statistic,value,low,high,n,reason"
     assert sum(",known,kappa," in line for line in lines) == 2
     page = (tmp_path / "found.md").read_text()
     assert page.startswith("# Calibrations")
@@ -434,12 +434,12 @@ def test_calibration_report_texts_are_escaped():
 @pytest.mark.simulation
 def test_calibrate_begin_labels_kappa_matches_sklearn(shared, name, auc):
     found = calibrate(str(shared("rag_begin") / f"{name}.tsv.gz"), labels=100)
-    probability_figures = found.raters[1].figures
+    probability_figures = found.raters[1].statistics
     assert probability_figures["auc"].value > auc
     assert found.scored + sum(found.unscored.values()) == found.labelled
     scored = [pair for pair in found.pairs if not math.isnan(pair.score)]
     labels, verdicts = [pair.label >= 0.5 for pair in scored], [pair.score >= 1 - 1e-9 for pair in scored]
-    assert found.figures["kappa"].value == pytest.approx(sk.cohen_kappa_score(labels, verdicts))
+    assert found.statistics["kappa"].value == pytest.approx(sk.cohen_kappa_score(labels, verdicts))
     assert found.corrected.powered.low < found.corrected.truth < found.corrected.powered.high
 
 
@@ -466,7 +466,7 @@ def test_calibrate_replicates_make_new_calls_and_are_cached(tmp_path):
     assert calls == 3 * 2 + 3 * 2 + 3  # claims do not depend on the order of contexts
     repeated = calibrate(TOWER_SAMPLES, chat=chat, replicates=2, folder=tmp_path / "kept", threshold=1)
     assert len(chat.asked) == calls
-    assert repeated.figures == found.figures
+    assert repeated.statistics == found.statistics
 
 
 def test_estimate_calibration_makes_no_calls():
@@ -484,7 +484,7 @@ def test_calibrate_unreadable_replies_leave_samples_unscored():
     found = calibrate(TOWER_SAMPLES, chat=ScriptedChat(lambda messages, schema: "I would rather not say."))
     assert found.scored == 0
     assert sum(found.unscored.values()) == 3
-    assert found.figures["accuracy_all"].value == 0.0
+    assert found.statistics["accuracy_all"].value == 0.0
 
 
 def test_calibrate_max_calls_stops_with_reason():
@@ -513,8 +513,8 @@ def test_calibrate_few_samples_give_value_or_reason(labels):
         replicates=2,
     )
     jsonschema.validate(json.loads(to_json(found)), SCHEMA)
-    assert found.figures["accuracy"].n == len(labels)
-    assert all(figure.defined or figure.why for figure in found.figures.values())
+    assert found.statistics["accuracy"].n == len(labels)
+    assert all(figure.defined or figure.reason for figure in found.statistics.values())
     assert build_report(found).notes
 
 

@@ -207,7 +207,7 @@ def test_report_lists_sentences_without_claims():
 
 def test_judged_samples_json_has_means_counts_and_no_nan():
     data = json.loads(to_json(make_judged()))
-    assert data["schema"] == "ragauge-judged/2"
+    assert data["schema"] == "ragauge-judged/1"
     assert data["measures"][FAITHFULNESS] == {
         "mean": pytest.approx(2 / 3),
         "n": 2,
@@ -287,10 +287,10 @@ def test_judged_samples_csv_has_row_per_measure_value_and_claim():
     assert sum(row["value"] == "" for row in values) == sum(row["reason"] != "" for row in values) == 6
     rows = csv.DictReader(io.StringIO(render_csv(build_claims_table(found))))
     claims = {(row["query"], row["claim"]): row for row in rows}
-    assert claims["q2", "a2"]["standing"] == "contradicted"
+    assert claims["q2", "a2"]["state"] == "contradicted"
     assert claims["q1", "a1"]["by"] == "k1 reference"
     assert (claims["q1", "r1"]["by"], claims["q1", "r1"]["together"]) == ("answer", "k1 k2")
-    assert claims["q3", "a1"]["standing"] == "unscored"
+    assert claims["q3", "a1"]["state"] == "unscored"
     assert claims["q3", "a1"]["reason"] == UNREADABLE
 
 

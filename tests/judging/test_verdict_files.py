@@ -127,7 +127,7 @@ def test_write_verdicts_replaces_lone_surrogate(tmp_path):
         ({"useful": {"k1": {"words": "yes"}}}, 'useful.k1: missing key "useful"'),
         ({"questions": [{"text": "?", "similarity": "near"}]}, "questions[0].similarity: expected a number"),
         ({"refusal": "no"}, "refusal: expected true or false"),
-        ({"unscored": {"questions": {"reply": "x"}}}, 'unscored.questions: missing key "why"'),
+        ({"unscored": {"questions": {"reply": "x"}}}, 'unscored.questions: missing key "reason"'),
         ({"unscored": []}, "unscored: expected an object"),
         ({"left_out": {"question": []}}, "left_out: unknown `question`"),
         ({"left_out": {"answer": [1]}}, "left_out.answer[0]: expected a text"),

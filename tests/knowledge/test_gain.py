@@ -154,7 +154,7 @@ def test_gain_undefined_term_is_left_out_with_reason():
     no_answers = replace(DATA, answers={})
     found = gain(KNOWN, add=NEW, dataset=no_answers, system=OverlapRetriever, embedder="words")
     recall, context, novelty = found.terms
-    assert (context.name, context.why) == ("context_recall", "no query has a reference answer")
+    assert (context.name, context.reason) == ("context_recall", "no query has a reference answer")
     assert math.isnan(context.value)
     assert found.total == pytest.approx((recall.value + novelty.value) / 3)
     assert any("context_recall is undefined" in note and "not counted as 0" in note for note in found.notes)
@@ -197,7 +197,7 @@ def test_gain_nothing_added_is_zero():
     found = gain(KNOWN, KNOWN, dataset=DATA, system=OverlapRetriever)
     assert found.total == 0
     assert (found.changed_queries, found.documents) == ([], [])
-    assert found.terms[2].why == "no documents were added"
+    assert found.terms[2].reason == "no documents were added"
     assert "no document was added, changed or removed" in found.notes
 
 
@@ -402,7 +402,7 @@ def test_gain_unreadable_judge_replies_raise_or_are_unscored():
 def test_gain_lexical_judge_without_scores_has_reason():
     data = replace(DATA, answers={"boats": "!", "apples": "?"})
     found = run_gain(dataset=data, weights={"recall@10": 0.5, "context_recall": 0.5})
-    assert found.terms[1].why.startswith("the judge scored no query on both sides: ")
+    assert found.terms[1].reason.startswith("the judge scored no query on both sides: ")
     assert found.total == pytest.approx(0.5 * found.terms[0].value)
 
 

@@ -402,18 +402,6 @@ def test_lint_result_round_trip_and_other_formats(tmp_path):
     assert len(rows) == len(found.findings) + 1
 
 
-def test_read_results_lint_version_1_has_present_names(tmp_path):
-    result = lint(["one two three", "one two three"], min_chars=5)
-    data = json.loads(to_json(result))
-    old_names = {"min_chars": "tiny", "max_chars": "giant", "near_duplicate": "near", "problem_share": "share"}
-    thresholds = {old_names.get(name, name): value for name, value in data["thresholds"].items()}
-    assert thresholds["tiny"] == 5
-    data |= {"schema": "ragauge-lint/1", "circumstances": data.pop("provenance"), "thresholds": thresholds}
-    (tmp_path / "lint.json").write_text(json.dumps(data))
-    (restored,) = read_results(tmp_path / "lint.json")
-    assert to_json(restored) == to_json(result)
-
-
 def test_lint_public_names_and_check_registry_are_consistent():
     assert ragauge.lint is lint
     assert ragauge.Lint is Lint
@@ -497,8 +485,8 @@ def test_cli_lint_exits_with_1_only_with_strict(run_command):
 @pytest.mark.slow
 def test_cli_lint_writes_json_csv_and_files(run_command, tmp_path):
     found = json.loads(run_command("corpus.jsonl", "--json").stdout)
-    assert found["schema"] == "ragauge-lint/2"
-    assert [finding["what"] for finding in found["findings"] if finding["problem"]] == ["empty"]
+    assert found["schema"] == "ragauge-lint/1"
+    assert [finding["check"] for finding in found["findings"] if finding["problem"]] == ["empty"]
     assert run_command("corpus.jsonl", "--csv").stdout.startswith("corpus,what,problem,count,message")
     done = run_command("corpus.jsonl", "-o", "lint.html", "-o", "lint.json")
     assert done.stderr.splitlines() == ["note: wrote lint.html", "note: wrote lint.json"]

@@ -97,11 +97,11 @@ def test_novelty_text_without_words_or_direction_is_nan_with_reason():
     empty, no_direction, known_copy = found.documents
     assert math.isnan(empty.mean)
     assert math.isnan(empty.lexical)
-    assert empty.why == "the text has no words"
+    assert empty.reason == "the text has no words"
     assert math.isnan(no_direction.least)
-    assert no_direction.why == "the embedder returns a zero vector for the text"
+    assert no_direction.reason == "the embedder returns a zero vector for the text"
     assert no_direction.lexical == 1.0
-    assert (known_copy.mean, known_copy.why) == (0.0, "")
+    assert (known_copy.mean, known_copy.reason) == (0.0, "")
     assert "contained in a known document" in novelty_report.summarise_novelty(found)
 
 
@@ -418,7 +418,7 @@ def test_novelty_unreadable_judge_replies_leave_claims_unscored():
     found = novelty(make_documents("garlic is cheap."), KNOWN_DOCUMENTS, embedder="words", chat=refusing_chat)
     (claim,) = found.documents[0].claims
     assert claim.state == "unscored"
-    assert claim.why.startswith("its claims were not extracted")
+    assert claim.reason.startswith("its claims were not extracted")
 
     def refuse_support(messages, schema):
         return literal_judge.answer(messages, schema) if "List the claims" in messages[1]["content"] else "no"
@@ -427,7 +427,7 @@ def test_novelty_unreadable_judge_replies_leave_claims_unscored():
         make_documents("garlic is cheap."), KNOWN_DOCUMENTS, embedder="words", chat=ScriptedChat(refuse_support)
     )
     assert [one.state for one in found.documents[0].claims] == ["unscored"]
-    assert found.documents[0].claims[0].why
+    assert found.documents[0].claims[0].reason
 
 
 def test_novelty_claims_without_known_documents_are_new():
@@ -631,7 +631,7 @@ def test_cli_novelty_prints_tables_json_csv_and_dry_run(tmp_path):
     assert "note: " in process.stderr
     assert (tmp_path / "a.html").is_file()
     data = json.loads(run_novelty(*arguments, "--json").stdout)
-    assert data["schema"] == "ragauge-novelty/2"
+    assert data["schema"] == "ragauge-novelty/1"
     assert [one["id"] for one in data["documents"]] == ["a.txt", "b.txt"]
     assert run_novelty(*arguments, "--csv").stdout.startswith("document,chunks,mean")
     dry_run = run_novelty(*arguments, "--chat", "lexical", "--dry-run")

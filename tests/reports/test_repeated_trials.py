@@ -198,7 +198,7 @@ def test_json_output_with_trials_is_valid_and_has_variation(run_overview):
 
 
 def test_csv_output_has_row_per_variance_component(run_overview):
-    rows = {(row["system"], row["figure"]): row for row in read_rows(render_format("csv", run_overview))}
+    rows = {(row["system"], row["name"]): row for row in read_rows(render_format("csv", run_overview))}
     variation = run_overview.entries["lucky"].variation["mrr@20"]
     assert float(rows["lucky", "variance_rest(mrr@20)"]["value"]) == variation.variances.rest
     assert float(rows["lucky", "standard_error(mrr@20)"]["value"]) == variation.error

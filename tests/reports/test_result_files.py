@@ -32,7 +32,7 @@ def make_stress_test(name: str) -> StressTest:
 
 def test_to_json_several_results_is_list_with_schemas():
     data = json.loads(to_json([make_stress_test("a"), make_stress_test("b")]))
-    assert [(item["schema"], item["store"]) for item in data] == [("ragauge-stress/2", "a"), ("ragauge-stress/2", "b")]
+    assert [(item["schema"], item["store"]) for item in data] == [("ragauge-stress/1", "a"), ("ragauge-stress/1", "b")]
 
 
 def test_write_results_several_round_trip_through_read_results(tmp_path):
@@ -164,7 +164,7 @@ def test_report_command_combines_results_with_runs(tmp_path):
     assert 'href="#lint-' in page
     assert "1 of 2 documents is empty" in (tmp_path / "run.md").read_text()
     schemas = [result["schema"] for result in json.loads((tmp_path / "run.json").read_text())]
-    assert schemas == ["ragauge-report/3", "ragauge-lint/2", "ragauge-stress/2", "ragauge-stress/2"]
+    assert schemas == ["ragauge-report/1", "ragauge-lint/1", "ragauge-stress/1", "ragauge-stress/1"]
     process = run_cli("report", "run.json", "-o", "again.html", cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert "1 of 2 documents is empty" in (tmp_path / "again.html").read_text()

@@ -375,8 +375,8 @@ def read_rows(text):
 
 
 def test_csv_output_has_row_per_statistic():
-    rows = {(row["system"], row["figure"]): row for row in read_rows(render_format("csv", make_complete_overview()))}
-    row = {"system": "low", "figure": "mrr", "value": "0.1", "low": "", "high": "", "n": "8"}
+    rows = {(row["system"], row["name"]): row for row in read_rows(render_format("csv", make_complete_overview()))}
+    row = {"system": "low", "name": "mrr", "value": "0.1", "low": "", "high": "", "n": "8"}
     assert rows["low", "mrr"] == {**row, "made": "2026-01-01T00:00:00+00:00", "reused": "false"}
     difference = rows["high", "difference(mrr, low)"]
     assert float(difference["value"]) == pytest.approx(0.775)
@@ -463,7 +463,7 @@ def check_json(result):
 def test_json_output_is_valid_and_round_trips(name, tmp_path):
     result = OVERVIEW_BUILDERS[name]()
     data = check_json(result)
-    assert data["schema"] == "ragauge-report/3"
+    assert data["schema"] == "ragauge-report/1"
     assert list(data["systems"]) == result.systems
     (tmp_path / "report.json").write_text(render_format("json", result))
     (restored,) = read_results(tmp_path / "report.json")
@@ -484,7 +484,7 @@ def test_json_output_matches_overview():
     assert data["rival"]["difference"] == pytest.approx(0.4)
     assert data["curves"][0]["values"]["low"] == [0.1, None]
     assert data["strata"]["topic"][1]["means"]["low"]["value"] is None
-    assert data["audit"]["findings"][0]["what"] == "ties"
+    assert data["audit"]["findings"][0]["check"] == "ties"
 
 
 def test_json_without_queries_keeps_means_and_manifests():

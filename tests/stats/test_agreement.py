@@ -120,13 +120,13 @@ def test_undefined_statistics_have_a_reason():
         "kappa",
         "alpha",
     ]
-    assert all_good["kappa"].why == "all human verdicts are equal"
-    assert all_good["specificity"].why == "no sample is bad according to people"
+    assert all_good["kappa"].reason == "all human verdicts are equal"
+    assert all_good["specificity"].reason == "no sample is bad according to people"
     assert all_good["ac1"].value == pytest.approx((5 / 7 - 2 * (6 / 7) * (1 / 7)) / (1 - 2 * (6 / 7) * (1 / 7)))
     no_samples = verdict_statistics(*verdicts_from_counts(0, 0, 0, 0))
-    assert all(not statistic.defined and statistic.why for statistic in no_samples.values())
+    assert all(not statistic.defined and statistic.reason for statistic in no_samples.values())
     assert not roc_auc(np.array([0.1, 0.2]), np.array([True, True])).defined
-    assert compute_correlations(np.ones(30), np.arange(30.0))["spearman"].why == "all scores are the same"
+    assert compute_correlations(np.ones(30), np.arange(30.0))["spearman"].reason == "all scores are the same"
 
 
 def test_accuracy_all_counts_unscored_samples_as_wrong():
@@ -213,7 +213,7 @@ def test_correlation_of_few_samples_has_no_interval():
     result = compute_correlations(np.array([1.0, 2.0, 3.0]), np.array([1.0, 3.0, 2.0]))["spearman"]
     assert result.value == pytest.approx(0.5)
     assert math.isnan(result.low)
-    assert "too few" in result.why
+    assert "too few" in result.reason
 
 
 def test_grouped_duplicate_samples_keep_interval_width():
@@ -307,8 +307,8 @@ def test_verdict_statistics_lie_within_their_intervals(rows):
     figures = verdict_statistics(judge, people, groups=groups)
     figures["auc"] = roc_auc(groups.astype(float), people, groups=groups)
     for name, figure in figures.items():
-        assert figure.defined or figure.why, name
-        if figure.defined and not figure.why:
+        assert figure.defined or figure.reason, name
+        if figure.defined and not figure.reason:
             assert -1 <= figure.low <= figure.value + 1e-12, name
             assert figure.value - 1e-12 <= figure.high <= 1, name
 

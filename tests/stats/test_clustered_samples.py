@@ -133,7 +133,7 @@ def test_roc_auc_perfect_order_counts_groups():
 def test_accuracy_all_interval_groups_unscored_samples():
     """Ten questions with ten answers each: those of five questions are unscored, the others have correct verdicts."""
     groups, scores = np.arange(100) // 10, np.repeat([1.0, math.nan], 50)
-    result = rate("", "judge", scores, LabelScale(np.ones(100), 0.5, groups), 0.5).figures["accuracy_all"]
+    result = rate("", "judge", scores, LabelScale(np.ones(100), 0.5, groups), 0.5).statistics["accuracy_all"]
     assert result.value == 0.5
     assert result.low < 0.21
     assert result.high > 0.79
@@ -152,7 +152,7 @@ def test_one_group_has_no_interval_and_a_reason():
         *compute_correlations(scores, labels, groups=groups).values(),
         length_slope(scores, labels, scores, groups=groups),
     ]
-    assert {estimate.why for estimate in estimates} == {ONE_GROUP}
+    assert {estimate.reason for estimate in estimates} == {ONE_GROUP}
     assert all(estimate.defined and math.isnan(estimate.low) for estimate in estimates)
     accuracy = verdict_statistics(scores > 0.5, people, groups=groups)["accuracy"]
     assert accuracy.high - accuracy.low > 0.7
@@ -161,4 +161,4 @@ def test_one_group_has_no_interval_and_a_reason():
 def test_correlations_of_few_groups_have_no_interval():
     groups, people, scores, _, _ = draw_answers(np.random.default_rng(4), 10)
     result = compute_correlations(scores, people.astype(np.float64), groups=groups)
-    assert {estimate.why for estimate in result.values()} == {"80 samples of 10 groups are too few for an interval"}
+    assert {estimate.reason for estimate in result.values()} == {"80 samples of 10 groups are too few for an interval"}

@@ -62,11 +62,11 @@ def test_prediction_powered_mean_constant_judge_has_zero_weight():
 
 
 def test_prediction_powered_mean_too_few_or_equal_labels_have_a_reason():
-    assert prediction_powered_mean(np.ones(2), np.ones(2), np.ones(9))[0].why == "fewer than 3 labels"
+    assert prediction_powered_mean(np.ones(2), np.ones(2), np.ones(9))[0].reason == "fewer than 3 labels"
     result, _ = prediction_powered_mean(np.ones(9), np.ones(9), np.ones(9))
     assert result.value == 1.0
     assert math.isnan(result.low)
-    assert "all labels are equal" in result.why
+    assert "all labels are equal" in result.reason
 
 
 @pytest.mark.parametrize(("n", "n_others", "skill"), [(20, 500, 0.9), (50, 500, 0.5), (40, 1000, 0.0)])
@@ -126,8 +126,8 @@ def test_rogan_gladen_share_by_hand():
 
 def test_rogan_gladen_share_judge_at_chance_is_undefined():
     people = np.array([True, False] * 10)
-    assert "no better than chance" in rogan_gladen_share(~people, people, people).why
-    assert "all labels have the same verdict" in rogan_gladen_share(people, np.ones(20, bool), people).why
+    assert "no better than chance" in rogan_gladen_share(~people, people, people).reason
+    assert "all labels have the same verdict" in rogan_gladen_share(people, np.ones(20, bool), people).reason
 
 
 @pytest.mark.parametrize(("n", "n_others", "sensitivity", "specificity"), [(60, 1000, 0.8, 0.9), (100, 300, 0.7, 0.7)])

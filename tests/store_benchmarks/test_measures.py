@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -503,13 +502,6 @@ def test_measure_backlog_stable_queue_is_rarely_called_growing(utilisation):
         simulate_load(500.0, 2 * utilisation, poisson=True, jitter=0.5, seconds=2, seed=seed) for seed in range(100)
     ]
     assert sum(not measures.summarise_load(raw).kept_up for raw in loads) <= 5
-
-
-def test_load_result_of_earlier_version_sustained_is_unknown():
-    result = measures.summarise_load(make_load([0], [0], [1_000_000]))
-    assert result.kept_up
-    assert replace(result, backlog=None).kept_up is None
-    assert replace(result, backlog=None, rate=None).kept_up
 
 
 def test_summarise_load_low_rate_qps_equals_rate():

@@ -462,8 +462,6 @@ def test_summary_names_stores_failing_requirements():
         "Requirements are not met by a (returns 50% of the rows with the filter `lang=de`), c (cannot filter; cannot "
         "update) and d (returns rows that do not match the filter `lang=de`).",
     ]
-    unknown = sweep(point("a", 0.96, 0.1, loads=[replace(load(50.0, 1.0, 1.0), backlog=None)]))
-    assert "a (not known to sustain 50 queries per second)" in " ".join(summarise_benchmark(unknown))
     failure = FailedConfiguration(Configuration("a"), "filters", "no")
     with_failure = sweep(point("a", 0.96, 0.1), failures=[failure])
     assert summarise_benchmark(with_failure)[1] == "Requirements are not met by a (filters failed)."
@@ -718,7 +716,7 @@ def test_load_csv_has_latency_and_service_times():
 
 
 def test_bench_json_is_valid_and_round_trips(tmp_path):
-    path = tmp_path / "sweep.json"
+    path = tmp_path / "benchmark.json"
     report(make_full_benchmark(), path)
     data = json.loads(path.read_text())
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
@@ -732,33 +730,10 @@ def test_bench_json_is_valid_and_round_trips(tmp_path):
     assert to_markdown(restored) == to_markdown(make_full_benchmark())
 
 
-def test_bench_json_version_1_is_read_and_recomputed(tmp_path):
-    data = to_json_data(sweep(point("pgvector", 0.96, 0.1, search={"ef_search": 40, "force": True})))
-    data["circumstances"] = {**data.pop("provenance"), "made": "2026-01-01"}
-    text = json.dumps({**data, "schema": "ragauge-sweep/1"}).replace("pgvector forced", "pgvector")
-    (tmp_path / "sweep.json").write_text(text, encoding="utf-8")
-    result = read_record(tmp_path / "sweep.json")
-    assert result.frontiers == {"pgvector forced": [0]}
-    assert {level.store for level in result.reached} == {"pgvector forced"}
-    assert result.provenance == {"made": "2026-01-01"}
-
-
-def test_bench_folder_version_1_is_read():
-    path = find_benchmark_file(GOLDEN_FOLDER)
-    assert path == str(GOLDEN_FOLDER / "sweep.json")
-    stored = json.loads(Path(path).read_text())
-    assert stored["schema"] == "ragauge-sweep/1"
-    result = read_record(path)
-    assert result.frontiers == stored["frontiers"]
-    assert [(level.store, level.recall, level.qps) for level in result.reached] == [
-        (level["store"], level["recall"], level["qps"]) for level in stored["reached"]
-    ]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"schema": "ragauge-report/1"}, r'x.json: expected the schema ragauge-sweep/2, got "ragauge-report/1"'),
+        ({"schema": "ragauge-report/1"}, r'x.json: expected the schema ragauge-benchmark/1, got "ragauge-report/1"'),
         ({"points": [{}]}, r"points\[0\]: missing key"),
         ({"notes": 0.5}, r"notes: expected a list, got 0.5"),
         ({"threads": [1]}, r"threads: expected an integer, got \[1\]"),
@@ -771,7 +746,7 @@ def test_bench_json_invalid_data_raises_error(change, message):
 
 def test_results_folder_has_files_for_measured_parts_only(tmp_path):
     assert list(list_result_files(make_full_benchmark()).values()) == [
-        "sweep.json", "points.csv", "report.md", "report.html", "loads.csv", "filters.csv",
+        "benchmark.json", "points.csv", "report.md", "report.html", "loads.csv", "filters.csv",
     ]  # fmt: skip
     assert "loads" not in list_result_files(sweep(point("a", 0.9, 1.0)))
     assert find_benchmark_file(tmp_path) is None

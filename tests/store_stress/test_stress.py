@@ -618,10 +618,10 @@ def failed_test():
 def test_stress_json_round_trips(failed_test, tmp_path):
     report(failed_test, tmp_path / "stress.json")
     data = json.loads((tmp_path / "stress.json").read_text())
-    assert data["schema"] == "ragauge-stress/2"
+    assert data["schema"] == "ragauge-stress/1"
     assert data["read_back"] == {"one by one": {"at once": 11}}
     assert data["measures"] == {"one by one": {}}
-    assert data["ways"][0]["broken"]["stage"] == {"action": "reading back", "state": "new"}
+    assert data["modes"][0]["broken"]["stage"] == {"action": "reading back", "state": "new"}
     restored = read_record(tmp_path / "stress.json")
     assert isinstance(restored, StressTest)
     report(restored, tmp_path / "again.json")
@@ -631,7 +631,7 @@ def test_stress_json_round_trips(failed_test, tmp_path):
 
 def test_stress_csv_has_a_row_per_value(failed_test):
     lines = render_csv(build_value_table(failed_test)).splitlines()
-    assert lines[0] == "store,way,figure,value"
+    assert lines[0] == "store,mode,name,value"
     assert any(line.endswith("one by one,verdict,failed: reading back") for line in lines)
     assert any(line.endswith('one by one,"whole, at once",11.0') for line in lines)
 

@@ -140,7 +140,7 @@ def novelty(  # noqa: PLR0913 - each is an option of the command
     print_unread_notes(documents, known)
     claims = [claim for document in result.documents for claim in document.claims]
     if claims and all(claim.state == "unscored" for claim in claims):
-        sys.stderr.write(f"error: the judge gave no readable reply; {claims[0].why}\n")
+        sys.stderr.write(f"error: the judge gave no readable reply; {claims[0].reason}\n")
         raise typer.Exit(3)
 
 

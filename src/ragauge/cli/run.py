@@ -310,7 +310,7 @@ def _run_each_dataset(
         failures.append(UnknownName("tag", by, sorted(tags)))
     study = DatasetOverviews(folder.resolve().name, overviews, absent, {name: places[name] for name in overviews})
     notes = _write_results(study, {"report.md": "markdown", "summary.csv": "csv"}, folder)
-    compact = replace(study, overviews={name: result.without_queries() for name, result in overviews.items()})
+    compact = replace(study, datasets={name: result.without_queries() for name, result in overviews.items()})
     notes += outputs.write(study, compact)
     if prints_tables:
         console.print_tables("")

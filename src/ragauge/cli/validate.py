@@ -79,7 +79,7 @@ def _describe_finding(finding: Finding) -> str:
 
 def _data_table(findings: Sequence[Finding]) -> Table:
     """Build the table for CSV: one row per finding."""
-    columns = [Column(name) for name in ("subject", "what", "problem", "count", "message", "examples")]
+    columns = [Column(name) for name in ("subject", "check", "problem", "count", "message", "examples")]
     rows: list[Row] = [
         [finding.subject, finding.check, finding.problem, finding.count, finding.message, ", ".join(finding.examples)]
         for finding in findings

@@ -270,7 +270,7 @@ def _build_pairwise_table(
         add(Column("equiv", "p", legend=legend), [None if test is None else test.p_equivalent for test in tests])
     if method.detect is not None:
         legend = f"number of queries that detect a true difference of {format_number(method.detect, 'number')}"
-        add(Column("needs", "count", legend=legend), [row.needed for row in rows])
+        add(Column("needs", "count", legend=legend), [row.queries_needed for row in rows])
     if any(row.seeds is not None for row in rows):
         add(Column("run by run", "text", drop_order=9, legend="lowest and highest"), [_seed_range(row) for row in rows])
     return Table(f"differences-{'-'.join(dict.fromkeys(row.measure for row in rows))}", columns, cells, title)

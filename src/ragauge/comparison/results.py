@@ -135,7 +135,7 @@ class StratumMeans(NamedTuple):
 
 
 @record(
-    "ragauge-report", 3, supplied={"summary": "Best system, its difference, significance and cost in one sentence."}
+    "ragauge-report", 1, supplied={"summary": "Best system, its difference, significance and cost in one sentence."}
 )
 @json_form(
     omitted=("judgments", "documents", "joined"),
@@ -252,13 +252,12 @@ OverviewsByDataset = Mapping[str, Overview]
 
 
 @record("ragauge-experiments", 1)
-@json_form(renamed={"overviews": "datasets"})
 @dataclass(frozen=True, eq=False)
 class DatasetOverviews(TabularResult):
     """Overviews of the same systems on several datasets."""
 
     title: str
-    overviews: OverviewsByDataset
+    datasets: OverviewsByDataset
     """Overviews by name of the dataset."""
     failures: Mapping[str, str] = field(default_factory=dict)
     """`{dataset: error}` of the datasets that could not be run."""

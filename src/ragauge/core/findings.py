@@ -69,7 +69,6 @@ class FindingTable(NamedTuple):
     """Style of each column, as in `ragauge.output.tables.Column`; empty to infer it from the values."""
 
 
-@json_form(renamed={"check": "what", "table": "grid"})
 @dataclass(frozen=True)
 class Finding:
     """One result of a check of data or runs."""
@@ -96,7 +95,6 @@ class Finding:
 
 
 @record("ragauge-audit", 1, derived=("problem_count",))
-@json_form(renamed={"problem_count": "problems"})
 @dataclass(frozen=True, eq=False)
 class Audit(TabularResult):
     """All findings of an audit, and the checks that were skipped."""

@@ -85,18 +85,9 @@ def hash_judgments(judgments: Judgments) -> str:
 
     This is separate from the queries, because rankings stay valid if judgments change.
     """
-    return judgment_hashes(judgments)[0]
-
-
-def judgment_hashes(judgments: Judgments) -> tuple[str, str]:
-    """Return the hash of judgments, and the one that earlier versions stored.
-
-    The earlier one depends on the order of the rows, and ignores subtopics.
-    """
-    rows = _grade_rows(judgments.nested)
-    subtopics = [] if judgments.subtopics is None else _grade_rows(judgments.subtopics)
-    current = digest(part for row in [*sorted(rows), *sorted(subtopics)] for part in row)
-    return current, digest(part for row in rows for part in row)
+    rows = sorted(_grade_rows(judgments.nested))
+    subtopics = [] if judgments.subtopics is None else sorted(_grade_rows(judgments.subtopics))
+    return digest(part for row in [*rows, *subtopics] for part in row)
 
 
 def _grade_rows(grades: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str, str]]:

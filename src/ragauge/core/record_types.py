@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import polars as pl
 
 T = TypeVar("T")
-Upgrade = Callable[[int, dict[str, Any]], dict[str, Any]]
-"""Function that converts the data of an earlier version, which is its first argument, to the present version."""
 
 
 class ResultModules(NamedTuple):
@@ -32,6 +30,7 @@ class ResultModules(NamedTuple):
 
 RESULT_MODULES: Mapping[str, ResultModules] = {
     "ragauge-audit": ResultModules("audit", "ragauge.core.findings", "ragauge.audits.report"),
+    "ragauge-benchmark": ResultModules("bench", "ragauge.store_benchmarks.results", "ragauge.store_benchmarks.report"),
     "ragauge-calibration": ResultModules(
         "calibrate", "ragauge.judging.calibration.results", "ragauge.judging.calibration.report"
     ),
@@ -47,7 +46,6 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
     "ragauge-report": ResultModules("report", "ragauge.comparison.results", "ragauge.reports.overview_report"),
     "ragauge-scores": ResultModules("evaluate", "ragauge.evaluation.results", "ragauge.evaluation.report"),
     "ragauge-stress": ResultModules("stress", "ragauge.store_stress.results", "ragauge.store_stress.report"),
-    "ragauge-sweep": ResultModules("bench", "ragauge.store_benchmarks.results", "ragauge.store_benchmarks.report"),
     "ragauge-tokenizers": ResultModules(
         "tokenizers", "ragauge.embedder_study.results", "ragauge.embedder_study.tokenizer_report"
     ),
@@ -104,12 +102,10 @@ class RecordType(NamedTuple):
     result_type: type[Any]
     supplied: Mapping[str, str] = EMPTY_MAPPING
     """Descriptions of keys whose texts the writer supplies, such as a summary. They are not read."""
-    upgrade: Upgrade | None = None
-    """None if there is no earlier version that can be read."""
 
     @property
     def schema_field(self) -> str:
-        """Value of the key `schema`: `ragauge-sweep/1`."""
+        """Value of the key `schema`: `ragauge-audit/1`."""
         return f"{self.schema}/{self.version}"
 
 
@@ -147,12 +143,11 @@ def record(
     *,
     derived: Sequence[str] = (),
     supplied: Mapping[str, str] = EMPTY_MAPPING,
-    upgrade: Upgrade | None = None,
 ) -> Callable[[type[R]], type[R]]:
     """Register a class as a record type: its JSON begins with `"schema": "<schema>/<version>"`."""
 
     def register(kind: type[R]) -> type[R]:
-        record_type = RecordType(schema, version, kind, supplied, upgrade)
+        record_type = RecordType(schema, version, kind, supplied)
         _RECORD_TYPES[kind] = _RECORDS_BY_SCHEMA[schema] = record_type
         _JSON_FORMS[kind] = replace(json_form_of(kind), derived=tuple(derived))
         return kind

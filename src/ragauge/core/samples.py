@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.hashes import hash_text
-from ragauge.core.record_types import json_form
 
 ANSWER, REFERENCE = "answer", "reference"
 """The two texts from which claims are extracted; also their names as sources of support."""
@@ -152,7 +151,6 @@ class GeneratedQuestion(NamedTuple):
     similarity: float
 
 
-@json_form(renamed={"reason": "why"})
 class Unscored(NamedTuple):
     """Reason for a missing verdict, with the reply of the judge."""
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 class Estimate(NamedTuple):
     """A value with its confidence interval and number of samples.
 
-    NaN is undefined, and `why` is the reason.
+    NaN is undefined, and `reason` says why.
     """
 
     value: float
     low: float = math.nan
     high: float = math.nan
     n: int = 0
-    why: str = ""
+    reason: str = ""
 
     @property
     def defined(self) -> bool:

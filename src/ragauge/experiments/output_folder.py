@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from ragauge.core.errors import BadInput
-from ragauge.core.hashes import judgment_hashes
+from ragauge.core.hashes import hash_judgments
 from ragauge.core.records import Dataset
 from ragauge.files.readers import read_judgments
 from ragauge.files.workspace import folder_name, hold_folder
@@ -64,7 +64,7 @@ def check_folder_matches(
     Runs that `fresh` replaces are not checked.
     """
     hint = "give another --out"
-    known_hashes = judgment_hashes(data.judgments)
+    known_hash = hash_judgments(data.judgments)
     for run in runs_folder.find_run_folders(folder):
         if run.name in own_folders and fresh:
             continue
@@ -78,7 +78,7 @@ def check_folder_matches(
                     hint=hint + (", or --fresh to replace the run" if run.name in own_folders else ""),
                 )
         judgments_hash = runs_folder.manifest_value(run, "judgments_hash")
-        if run.name not in own_folders and judgments_hash not in (None, *known_hashes):
+        if run.name not in own_folders and judgments_hash not in (None, known_hash):
             raise BadInput(
                 f"holds a finished run with other judgments than those of `{data.name}`",
                 file=str(run),

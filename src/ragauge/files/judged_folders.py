@@ -21,8 +21,7 @@ from ragauge.files.source import InputFile
 
 MANIFEST_FILE, SCORES_FILE, SAMPLES_FILE, VERDICTS_FILE = "judge.json", "scores.csv", "samples.jsonl", "verdicts.jsonl"
 """File names in a judged folder. The manifest is written last."""
-MANIFEST_SCHEMAS = ("ragauge-judged/2", "ragauge-judged/1")
-"""Schemas of manifests that can be read; the first is the present one."""
+MANIFEST_SCHEMA = "ragauge-judged/1"
 SCORES_FILE_COLUMNS = (
     "system",
     "query",
@@ -34,8 +33,6 @@ SCORES_FILE_COLUMNS = (
     "fingerprint",
     "lower_is_better",
 )
-KNOWN_SCORES_HEADERS = (SCORES_FILE_COLUMNS, SCORES_FILE_COLUMNS[:-1])
-"""The present header, and that of folders without directions."""
 HINT = "run the same `ragauge judge` command again: it rewrites the folder and reuses saved replies"
 
 
@@ -44,7 +41,7 @@ def is_judged_folder(folder: str | Path) -> bool:
 
     The manifest is written last.
     """
-    return read_schema_name(Path(folder) / MANIFEST_FILE) == MANIFEST_SCHEMAS[0].partition("/")[0]
+    return read_schema_name(Path(folder) / MANIFEST_FILE) == MANIFEST_SCHEMA.partition("/")[0]
 
 
 def list_judged_folders(folder: str | Path) -> list[str]:
@@ -61,8 +58,8 @@ def read_judged_manifest(folder: str | Path) -> dict[str, Any]:
         raise BadInput("no judge results found", file=str(folder), hint="pass a folder that `ragauge judge` wrote")
     data = read_json(InputFile(path))
     schema = data.get("schema") if isinstance(data, Mapping) else None
-    if not isinstance(data, dict) or schema not in MANIFEST_SCHEMAS:
-        raise BadInput(f"expected the schema {MANIFEST_SCHEMAS[0]}, got {schema!r}", file=path, hint=HINT)
+    if not isinstance(data, dict) or schema != MANIFEST_SCHEMA:
+        raise BadInput(f"expected the schema {MANIFEST_SCHEMA}, got {schema!r}", file=path, hint=HINT)
     if not isinstance(data.get("measures"), Mapping):
         raise BadInput("the measures are missing", file=path, hint=HINT)
     return data
@@ -86,7 +83,7 @@ def read_judged_scores(folder: str | Path, canonical: Callable[[str], str] = str
         if (row["judge"], row["convention"]) != (manifest.get("judge"), manifest.get("convention")):
             raise BadInput(f"another judge or convention than in {MANIFEST_FILE}", file=path, line=line, hint=HINT)
         lower_is_better = str(bool(manifest["measures"][name].get("lower_is_better"))).lower()
-        if row.get("lower_is_better", lower_is_better) != lower_is_better:
+        if row["lower_is_better"] != lower_is_better:
             value = row["lower_is_better"]
             raise BadInput(
                 f"lower_is_better of {name}: expected {lower_is_better} as in {MANIFEST_FILE}, got `{value}`",
@@ -118,7 +115,7 @@ def _read_score_rows(path: str) -> list[tuple[int, dict[str, str]]]:
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
-            if tuple(reader.fieldnames or ()) not in KNOWN_SCORES_HEADERS:
+            if tuple(reader.fieldnames or ()) != SCORES_FILE_COLUMNS:
                 raise BadInput(f"the columns are not {', '.join(SCORES_FILE_COLUMNS)}", file=path, line=1, hint=HINT)
             rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -154,7 +154,7 @@ def from_json_data(kind: type[T], data: Any, *, source: str, strict: bool = Fals
 
 
 def from_record_data(kind: type[T], data: Any, *, source: str) -> T:
-    """Build a record from JSON data with a schema, of the present version or of an earlier one that can be read.
+    """Build a record from JSON data with a schema.
 
     Raises BadInput if the schema is another one.
     """
@@ -162,13 +162,9 @@ def from_record_data(kind: type[T], data: Any, *, source: str) -> T:
     if record_type is None:
         raise TypeError(f"{kind.__name__} is not a record type")
     schema = data.get("schema") if isinstance(data, dict) else None
-    if schema == record_type.schema_field:
-        return from_json_data(kind, data, source=source)
-    name, _, version = schema.partition("/") if isinstance(schema, str) else ("", "", "")
-    earlier = name == record_type.schema and version.isdecimal() and int(version) < record_type.version
-    if earlier and record_type.upgrade is not None:
-        return from_json_data(kind, record_type.upgrade(int(version), data), source=source)
-    raise BadInput(f"expected the schema {record_type.schema_field}, got {quote_json(schema)}", file=source)
+    if schema != record_type.schema_field:
+        raise BadInput(f"expected the schema {record_type.schema_field}, got {quote_json(schema)}", file=source)
+    return from_json_data(kind, data, source=source)
 
 
 def read_records(path: str | Path) -> list[Any]:

@@ -16,7 +16,6 @@ TESTED_CONDITIONS = ("not worse", "better", "non-inferior")
 """Kinds of rules that are decided by a statistical test."""
 
 
-@json_form(renamed={"indicator": "figure"})
 @dataclass(frozen=True)
 class Rule:
     """One condition on a run; `str` gives the text of the rule."""
@@ -51,7 +50,7 @@ class Rule:
         return f"{self.indicator.name} {conditions.get(self.kind, self.kind)}{where}"
 
 
-@json_form(derived=["rule_text"], renamed={"rule": "definition", "rule_text": "rule"})
+@json_form(derived=["rule_text"])
 @dataclass(frozen=True)
 class RuleCheck:
     """Result of checking a rule on a run."""
@@ -101,7 +100,6 @@ class GateError(NamedTuple):
 
 
 @record("ragauge-gate", 1, derived=("passed",))
-@json_form(renamed={"run_dates": "answers"})
 @dataclass(frozen=True, eq=False)
 class Gate(TabularResult):
     """Result of a gate: the checks of all rules.

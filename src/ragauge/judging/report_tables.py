@@ -40,7 +40,7 @@ def build_scores_table(judged: JudgedSamples) -> Table:
 
 def build_claims_table(judged: JudgedSamples) -> Table:
     """Build the table with one row per claim: its state, its sources, and the reason of the judge."""
-    titles = ("query", "of", "claim", "text", "standing", "by", "together", "against", "probability", "words", "reason")
+    titles = ("query", "of", "claim", "text", "state", "by", "together", "against", "probability", "words", "reason")
     rows: list[Row] = [
         [sample.id, text, claim.id, claim.text, claim.state, *_support_values(claim), claim.reason]
         for sample in judged.samples

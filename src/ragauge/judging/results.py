@@ -157,7 +157,7 @@ class MeasureSummary(NamedTuple):
         return self.n + self.unscored
 
 
-@record("ragauge-judged", 2, derived=("convention", "measures", "total"))
+@record("ragauge-judged", 1, derived=("convention", "measures", "total"))
 @json_form(omitted=("folder",))
 @dataclass(frozen=True, eq=False)
 class JudgedSamples(TabularResult):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.samples import (
@@ -22,7 +21,6 @@ from ragauge.files import judged_folders
 from ragauge.files.json_files import read_json_lines
 from ragauge.files.judged_folders import (
     MANIFEST_FILE,
-    MANIFEST_SCHEMAS,
     SAMPLES_FILE,
     SCORES_FILE,
     VERDICTS_FILE,
@@ -174,29 +172,8 @@ def read_judged_folder(folder: str | Path) -> JudgedSamples:
         raise BadInput(
             f"the samples are not those of {SCORES_FILE}", file=str(path / SAMPLES_FILE), hint=judged_folders.HINT
         )
-    if manifest["schema"] != MANIFEST_SCHEMAS[0]:
-        manifest = _upgrade_manifest(manifest)
     # The three keys are in files of their own, which have been read.
     no_scores = {"run": "", "convention": "", "queries": [], "values": {}, "means": {}, "unscored": {}}
     data = {**manifest, "samples": [], "verdicts": {}, "scores": no_scores}
     judged = from_record_data(JudgedSamples, data, source=str(path / MANIFEST_FILE))
     return replace(judged, samples=samples, verdicts=verdicts, scores=scores, folder=path)
-
-
-def _upgrade_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a manifest of version 1."""
-    measures = manifest["measures"]
-    intervals = {name: measure["interval"] for name, measure in measures.items() if measure.get("interval")}
-    ledger = [
-        {**step, "cached_calls": step.get("kept"), "unreadable_replies": step.get("unread")}
-        for step in manifest.get("ledger") or ()
-    ]
-    return {
-        **manifest,
-        "schema": MANIFEST_SCHEMAS[0],
-        "intervals": intervals,
-        "ledger": ledger,
-        "robustness": (manifest.get("robustness") or {}).get("cases", []),
-        "stopped": manifest.get("stopped") or "",
-        "provenance": manifest.get("circumstances") or {},
-    }

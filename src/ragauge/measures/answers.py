@@ -364,8 +364,8 @@ def _score_column(measure: AnswerMeasure, cases: Sequence[AnswerMeasureInput]) -
             if absent is not None:
                 raise MissingVerdict(ABSENT_REASONS[absent])
             column[i] = measure(case)
-        except MissingVerdict as reason:
-            unscored[case.sample.id] = reason.why
+        except MissingVerdict as missing:
+            unscored[case.sample.id] = missing.reason
     return column, unscored
 
 

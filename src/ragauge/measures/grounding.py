@@ -31,9 +31,9 @@ NOT_JUDGED = Unscored("not judged")
 class MissingVerdict(Exception):
     """Exception for a sample that cannot be scored, with the reason in `why`."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
-        self.why = why
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 @dataclass(frozen=True, eq=False)

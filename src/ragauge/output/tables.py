@@ -322,7 +322,7 @@ def table_of_finding(grid: FindingTable, title: str = "", table_id: str = "evide
 
 def table_of_findings(findings: Sequence[Finding], subject: str) -> Table:
     """Build the table with one row per finding; examples are separated by ` | `."""
-    names = (subject, "what", "problem", "count", "message", "effect", "remedy", "examples")
+    names = (subject, "check", "problem", "count", "message", "effect", "remedy", "examples")
     rows: list[Row] = [
         [
             finding.subject,

@@ -50,7 +50,7 @@ MEAN_RANK_TITLE = "mean rank"
 
 def build_report(study: DatasetOverviews) -> Report:
     """Build the report of the same systems on several datasets."""
-    overviews = study.overviews
+    overviews = study.datasets
     first_measure, *other_measures = list_measures(overviews)
     tables = [build_measure_table(overviews, measure) for measure in (first_measure, *other_measures)]
     open_tables, closed_tables = tables[:MAX_OPEN_MEASURES], tables[MAX_OPEN_MEASURES:]
@@ -212,7 +212,7 @@ def describe_measure_table(overviews: Mapping[str, Overview]) -> list[str]:
 def _build_datasets_table(study: DatasetOverviews, file: str) -> Table:
     """Build a table of the datasets with links to their reports; it includes datasets that failed."""
     rows: list[Row] = []
-    for name, overview in study.overviews.items():
+    for name, overview in study.datasets.items():
         documents = overview.documents_known
         size = [] if documents is None else [pluralise(documents, "document")]
         size.append(pluralise(count_queries(overview), *overview.nouns))
@@ -253,7 +253,7 @@ def _describe_systems(overviews: Mapping[str, Overview]) -> list[str]:
 def build_means_table(study: DatasetOverviews) -> Table:
     """Build the table of all means, with one row per dataset, system and measure."""
     names = ("dataset", "system", "measure", "value", "low", "high", "n", "difference", "p_corrected", "rank")
-    return Table("means", [Column(name) for name in names], list(_iterate_means(study.overviews)))
+    return Table("means", [Column(name) for name in names], list(_iterate_means(study.datasets)))
 
 
 def _iterate_means(overviews: Mapping[str, Overview]) -> Iterator[Row]:

@@ -28,7 +28,7 @@ DATE_COLUMNS = ("made", "reused")
 
 def build_values_table(overview: Overview) -> Table:
     """Build the long table, one row per system and value."""
-    columns = [Column(name) for name in ("system", "figure", "value", "low", "high", "n", *DATE_COLUMNS)]
+    columns = [Column(name) for name in ("system", "name", "value", "low", "high", "n", *DATE_COLUMNS)]
     rows = [
         [entry.name, *row, *_date_values(entry)]
         for entry in overview.entries.values()

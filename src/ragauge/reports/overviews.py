@@ -16,7 +16,7 @@ from ragauge.compute.progress import Progress, ProgressCallback, no_progress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.findings import Audit, Note, merge_notes
-from ragauge.core.hashes import hash_judgments, judgment_hashes
+from ragauge.core.hashes import hash_judgments
 from ragauge.core.protocols import Result
 from ragauge.core.records import Judgments, Run, Scores
 from ragauge.datasets.queries import describe_skipped_queries
@@ -339,7 +339,7 @@ def _overview_notes(inputs: ReportInputs, compared: Comparisons | None, *, commo
     if not common_queries:  # With common_queries, missing queries are left out for all systems instead of scored 0.
         notes += [note for scores in inputs.trials.values() for score in scores for note in score.notes]
     run_hashes = {run.manifest.get("judgments_hash") for run in inputs.runs.values()} - {None}
-    if inputs.judgments is not None and not run_hashes <= {*judgment_hashes(inputs.judgments)}:
+    if inputs.judgments is not None and not run_hashes <= {hash_judgments(inputs.judgments)}:
         notes.append("the judgments differ from those that the runs were made with")
     merged = merge_notes([*inputs.notes, *notes, *(() if compared is None else compared.notes)])
     # Those on queries that are left out or count 0 first, since a terminal shows only the first notes.

@@ -94,7 +94,7 @@ REPORTERS: Mapping[str, ResultReporter] = {
         {
             "csv": TableBuilder(
                 "one row per dataset, system and measure",
-                lambda result: build_means_table(_overview_each(result).overviews),
+                lambda result: build_means_table(_overview_each(result).datasets),
             )
         },
     ),

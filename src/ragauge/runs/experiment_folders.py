@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput, Incomparable, InputWarning, error_summary
-from ragauge.core.hashes import judgment_hashes
+from ragauge.core.hashes import hash_judgments
 from ragauge.core.records import Dataset, Judgments
 from ragauge.core.structured_text import InvalidText, parse_json
 from ragauge.files import readers
@@ -133,13 +133,13 @@ def read_shared_judgments(runs: Sequence[str], homes: Sequence[Path]) -> Judgmen
 
 def check_run_judgments(runs: Sequence[Path], judgments: Judgments) -> None:
     """Refuse run folders that were made with other judgments than the given ones."""
-    known_hashes = judgment_hashes(judgments) if runs else ("", "")
+    known_hash = hash_judgments(judgments) if runs else ""
     for run in runs:
         expected = runs_folder.manifest_value(run, "judgments_hash") if is_run_folder(run) else None
-        if expected not in (None, *known_hashes):
+        if expected not in (None, known_hash):
             raise BadInput(
                 f"the run was made with other judgments than those in {run.resolve().parent}; "
-                f"expected hash {expected}, got {known_hashes[0]}",
+                f"expected hash {expected}, got {known_hash}",
                 file=str(run),
                 hint="run all systems of the folder again, or pass the judgments first: QRELS, then the runs",
             )

@@ -245,8 +245,6 @@ def read_run_folder(folder: Path) -> Run:
         manifest = parse_json(path.read_text(encoding="utf-8"), file=str(path))
         check_manifest(manifest)
         name = str(manifest.get("system", {}).get("name", folder.name))
-        # Earlier versions wrote the name in front of each note.
-        manifest["notes"] = [note.removeprefix(f"{name}: ") for note in manifest.get("notes") or ()]
         return Run(
             read_parquet(folder / RANKING_FILE, columns=RUN_COLUMNS),
             name,

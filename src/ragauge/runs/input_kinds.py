@@ -47,7 +47,7 @@ from ragauge.files.vectors import has_vectors
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.results import Experiment
 
-BENCHMARK_FILE = "sweep.json"
+BENCHMARK_FILE = "benchmark.json"
 """Result file in a folder that `bench` wrote."""
 DATASET_PREFIXES = ("synthetic:", "stix:")
 """Beginnings of names of datasets that may contain the ending or the separators of a path."""

@@ -65,7 +65,7 @@ def proportion(
     from scipy.special import ndtri
 
     if not n:
-        return Estimate(math.nan, why=empty)
+        return Estimate(math.nan, reason=empty)
     z, p, m = float(ndtri((1 + confidence) / 2)), hits / n, n / effect
     middle = (p + z * z / (2 * m)) / (1 + z * z / m)
     reach = z / (1 + z * z / m) * math.sqrt(p * (1 - p) / m + z * z / (4 * m * m))
@@ -178,7 +178,7 @@ def verdict_statistics(
     }
     for name, (function, reason) in chance_corrected.items():
         if reason:
-            statistics[name] = Estimate(math.nan, n=n, why=reason)
+            statistics[name] = Estimate(math.nan, n=n, reason=reason)
             continue
         value = float(function(cells))
         if name == "alpha":
@@ -205,7 +205,7 @@ def krippendorff_alpha(
     is_rated = ~np.isnan(ratings)
     has_two_ratings = is_rated.sum(axis=1) > 1
     if has_two_ratings.sum() < 2:
-        return Estimate(math.nan, n=int(has_two_ratings.sum()), why="fewer than two samples have two ratings")
+        return Estimate(math.nan, n=int(has_two_ratings.sum()), reason="fewer than two samples have two ratings")
     values = np.where(is_rated, ratings, 0.0)[has_two_ratings]
     n_ratings = is_rated[has_two_ratings].sum(axis=1).astype(np.float64)
     total, squares = values.sum(axis=1), (values**2).sum(axis=1)
@@ -219,12 +219,14 @@ def krippendorff_alpha(
 
     value = float(compute_alpha(rows.sum(axis=0)))
     if math.isnan(value):
-        return Estimate(math.nan, n=int(has_two_ratings.sum()), why="all ratings are the same")
+        return Estimate(math.nan, n=int(has_two_ratings.sum()), reason="all ratings are the same")
     if value > 1 - 1e-12:
-        return Estimate(1.0, n=int(has_two_ratings.sum()), why="all replicates agree, so no interval can be computed")
+        return Estimate(
+            1.0, n=int(has_two_ratings.sum()), reason="all replicates agree, so no interval can be computed"
+        )
     kept_groups = None if groups is None else groups[has_two_ratings]
     if cluster_ids(len(rows), kept_groups) < 2:
-        return Estimate(value, n=len(rows), why=ONE_GROUP)
+        return Estimate(value, n=len(rows), reason=ONE_GROUP)
     if kept_groups is not None:
         _, group_index = np.unique(kept_groups, return_inverse=True)
         rows = np.stack([np.bincount(group_index, weights=column) for column in rows.T], axis=1)

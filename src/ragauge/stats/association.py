@@ -53,10 +53,10 @@ def roc_auc(scores: Floats, people: Bools, confidence: float = 0.95, *, groups: 
     from scipy.special import expit, logit
 
     if people.all() or not people.any():
-        return Estimate(math.nan, n=len(scores), why=ONE_CLASS if len(scores) else NO_SAMPLES)
+        return Estimate(math.nan, n=len(scores), reason=ONE_CLASS if len(scores) else NO_SAMPLES)
     value, influences = _auc_and_influences(scores, people)
     if cluster_ids(len(scores), groups) < 2:
-        return Estimate(value, n=len(scores), why=ONE_GROUP)
+        return Estimate(value, n=len(scores), reason=ONE_GROUP)
     z = cluster_deviations(confidence, groups)
     spread = _influence_deviation(influences, people, groups)
     if spread > 1e-12 and 0 < value < 1:
@@ -76,12 +76,12 @@ def auc_difference(
 ) -> Estimate:
     """Compute the paired difference in AUC of two scores (DeLong)."""
     if people.all() or not people.any():
-        return Estimate(math.nan, n=len(first), why=ONE_CLASS if len(first) else NO_SAMPLES)
+        return Estimate(math.nan, n=len(first), reason=ONE_CLASS if len(first) else NO_SAMPLES)
     (first_auc, first_influences), (second_auc, second_influences) = (
         _auc_and_influences(scores, people) for scores in (first, second)
     )
     if cluster_ids(len(first), groups) < 2:
-        return Estimate(first_auc - second_auc, n=len(first), why=ONE_GROUP)
+        return Estimate(first_auc - second_auc, n=len(first), reason=ONE_GROUP)
     half_width = cluster_deviations(confidence, groups) * _influence_deviation(
         first_influences - second_influences, people, groups
     )
@@ -89,7 +89,7 @@ def auc_difference(
         return Estimate(
             first_auc - second_auc,
             n=len(first),
-            why="both rank these samples in the same order, or there are too few samples",
+            reason="both rank these samples in the same order, or there are too few samples",
         )
     return Estimate(
         first_auc - second_auc, first_auc - second_auc - half_width, first_auc - second_auc + half_width, len(first)
@@ -166,7 +166,7 @@ def compute_correlations(
         "all scores are the same" if np.ptp(scores) == 0 else "all labels are the same" * (not np.ptp(labels))
     )
     if reason:
-        return {name: Estimate(math.nan, n=n, why=reason) for name in names}
+        return {name: Estimate(math.nan, n=n, reason=reason) for name in names}
     (score_levels, score_ranks), (label_levels, label_ranks) = (
         np.unique(values_to_rank, return_inverse=True) for values_to_rank in (scores, labels)
     )
@@ -255,7 +255,7 @@ def _kendall_tau(x: Floats, y: Floats, confidence: float, groups: Ints | None) -
     value = float(agree / math.sqrt(differ_x * differ_y))
     no_interval = _no_interval_reason(value, n, groups)
     if no_interval:
-        return Estimate(value, n=n, why=no_interval)
+        return Estimate(value, n=n, reason=no_interval)
     influences = rows[0] / math.sqrt(differ_x * differ_y) - value / 2 * (rows[1] / differ_x + rows[2] / differ_y)
     spread = 2 * math.sqrt(variance_of_sum((influences - influences.mean()) / n, groups))
     half_width = cluster_deviations(confidence, groups) * spread / (1 - value**2)
@@ -304,16 +304,16 @@ def length_slope(
     columns = [np.ones(n), word_counts / 100, *([labels] if n and np.ptp(labels) else [])]
     design = np.stack(columns, axis=1)
     if n < MIN_SAMPLES_FOR_INTERVAL:
-        return Estimate(math.nan, n=n, why=f"{n} samples are too few for a slope")
+        return Estimate(math.nan, n=n, reason=f"{n} samples are too few for a slope")
     if np.linalg.matrix_rank(design) < len(columns):
-        return Estimate(math.nan, n=n, why="all answers have the same length")
+        return Estimate(math.nan, n=n, reason="all answers have the same length")
     inverse = np.linalg.inv(design.T @ design)
     coefficients = inverse @ design.T @ scores
     value = float(coefficients[1])
     n_groups = cluster_ids(n, groups)
     if n_groups <= len(columns):
         too_few = f"{n} samples of {n_groups} groups are too few for an interval"
-        return Estimate(value, n=n, why=ONE_GROUP if n_groups == 1 else too_few)
+        return Estimate(value, n=n, reason=ONE_GROUP if n_groups == 1 else too_few)
     residuals = scores - design @ coefficients
     standard_error = math.sqrt(float((_coefficient_influences(design, inverse, residuals, groups)[:, 1] ** 2).sum()))
     degrees_of_freedom = n - len(columns) if groups is None else min(n - len(columns), n_groups - 1)

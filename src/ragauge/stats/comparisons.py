@@ -118,7 +118,6 @@ class SeedDifferences:
 
 @json_form(
     derived=["percent", "stars"],
-    renamed={"needed": "queries_needed"},
     flattened={"means": ("mean_baseline", "mean_system")},
 )
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class Comparison(TabularResult):
     ties: int
     detectable: float
     """Smallest true difference that this number of queries detects with the requested power."""
-    needed: int | None = None
+    queries_needed: int | None = None
     """Number of queries needed to detect the difference `detect`."""
     lower_is_better: bool = False
     stratum: str = ""
@@ -196,7 +195,7 @@ def significance_stars(p: float) -> str:
 
 
 @record("ragauge-comparison", 1)
-@json_form(renamed={"rows": "comparisons", "run_dates": "answers"})
+@json_form(renamed={"rows": "comparisons"})
 @dataclass(frozen=True, eq=False)
 class Comparisons(TabularResult):
     """Results of all comparisons of one call."""
@@ -285,7 +284,7 @@ def comparison_fields(row: Comparison) -> dict[str, float | int | str | None]:
         "losses": row.losses,
         "ties": row.ties,
         "detectable": row.detectable,
-        "queries_needed": row.needed,
+        "queries_needed": row.queries_needed,
         "p_noninferior": None if row.margin is None else row.margin.p_noninferior,
         "p_equivalent": None if row.margin is None else row.margin.p_equivalent,
         "sign_flips": None if row.seeds is None else row.seeds.flips,

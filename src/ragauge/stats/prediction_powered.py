@@ -44,7 +44,7 @@ def prediction_powered_mean(
 
     n, n_unlabelled = len(labels), len(unlabelled_scores)
     if n < MIN_LABELS:
-        return Estimate(math.nan, n=n, why=f"fewer than {MIN_LABELS} labels"), 0.0
+        return Estimate(math.nan, n=n, reason=f"fewer than {MIN_LABELS} labels"), 0.0
     tuned = weight is None
     if weight is None:
         weight = 0.0
@@ -59,7 +59,7 @@ def prediction_powered_mean(
     value = float(labels.mean()) + (weight * float(unlabelled_scores.mean() - scores.mean()) if weight else 0.0)
     n_groups = cluster_ids(n, None if groups is None else groups[0])
     if n_groups < 2:
-        return Estimate(value, n=n, why=ONE_GROUP), weight
+        return Estimate(value, n=n, reason=ONE_GROUP), weight
     degrees_of_freedom = max(1, n_groups - 1 - int(tuned and weight > 0))  # the weight is fitted to the same labels
     variance = variance_of_sum((residuals - residuals.mean()) / n, None if groups is None else groups[0])
     variance *= max(1, n_groups - 1) / degrees_of_freedom
@@ -68,7 +68,7 @@ def prediction_powered_mean(
         variance += weight**2 * variance_of_sum(centred_share, None if groups is None else groups[1])
     half_width = float(stdtrit(degrees_of_freedom, (1 + confidence) / 2)) * math.sqrt(variance)
     if not variance:
-        return Estimate(value, n=n, why="all labels are equal, so no interval can be computed"), weight
+        return Estimate(value, n=n, reason="all labels are equal, so no interval can be computed"), weight
     return Estimate(value, value - half_width, value + half_width, n), weight
 
 
@@ -100,11 +100,11 @@ def rogan_gladen_share(
     goods, n = int(people.sum()), len(people)
     bads = n - goods
     if not goods or not bads:
-        return Estimate(math.nan, n=n, why="all labels have the same verdict")
+        return Estimate(math.nan, n=n, reason="all labels have the same verdict")
     calls, total = int(judge.sum() + unlabelled_verdicts.sum()), n + len(unlabelled_verdicts)
     sensitivity, specificity = int((judge & people).sum()) / goods, int((~judge & ~people).sum()) / bads
     if sensitivity + specificity <= 1:
-        return Estimate(math.nan, n=n, why="the judge is no better than chance, so the share cannot be estimated")
+        return Estimate(math.nan, n=n, reason="the judge is no better than chance, so the share cannot be estimated")
     value = min(1.0, max(0.0, (calls / total + specificity - 1) / (sensitivity + specificity - 1)))
     z = float(ndtri((1 + confidence) / 2))
     labelled_groups = None if groups is None else groups[0]

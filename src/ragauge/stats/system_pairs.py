@@ -137,7 +137,7 @@ def _test_pairs(pairs: Sequence[SystemPair], mask: QueryMask, method: Comparison
                 losses=n_above if pair.lower_is_better else n_below,
                 ties=n - n_above - n_below,
                 detectable=detectable_difference(deviation, n, alpha=method.alpha, power=method.power),
-                needed=_queries_to_detect(deviation, method),
+                queries_needed=_queries_to_detect(deviation, method),
                 lower_is_better=pair.lower_is_better,
                 stratum=pair.stratum,
                 moved=_changed_queries(queries, baseline[:, j], system[:, j], query_gaps),

@@ -56,10 +56,9 @@ def _failure_reasons(point: MeasuredConfiguration) -> Iterator[str]:
     yield from (
         "cannot be load-tested" if operation == "load" else f"cannot {operation}" for operation in point.unsupported
     )
-    for kept_up, problem in ((False, "does not sustain"), (None, "not known to sustain")):
-        rates = [load.rate for load in point.loads if load.rate is not None and load.kept_up is kept_up]
-        if rates:
-            yield f"{problem} {min(rates):,.4g} queries per second"
+    rates = [load.rate for load in point.loads if load.rate is not None and not load.kept_up]
+    if rates:
+        yield f"does not sustain {min(rates):,.4g} queries per second"
     for update in point.changes:
         if update.visible < 1:
             share = format_number(1 - update.visible, "selectivity")

@@ -65,7 +65,7 @@ def draw_rates(result: StoreBenchmark) -> ChartDraft | None:
         "from the scheduled time, a stall counts for every query that has to wait; from the time of sending, it counts "
         "once, as in a closed loop",
         "crosses: the rate was not sustained"
-        if any(load.kept_up is False for _, loads in plotted for load in loads)
+        if any(not load.kept_up for _, loads in plotted for load in loads)
         else "",
         f"{len(candidates) - MAX_LOAD_PANELS} more are not drawn" if len(candidates) > MAX_LOAD_PANELS else "",
     )
@@ -146,7 +146,7 @@ def _rate_panel(title: str, loads: Sequence[LoadResult], ends: tuple[float, floa
             "p50": round_digits(latency.p50),
             "max": round_digits(latency.max),
             "qps": round_digits(load.qps),
-            "kept": load.kept_up is not False,
+            "kept": load.kept_up,
         }
         for load in loads
         for start, latency in zip(LATENCY_START_COLOURS, (load.latency, load.service), strict=True)

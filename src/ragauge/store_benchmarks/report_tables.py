@@ -294,7 +294,7 @@ def _load_cells(load: LoadResult) -> list[Cell]:
         Cell(load.clients),
         target,
         Cell(load.qps, mark=mark),
-        Cell(MISSING if is_closed or load.kept_up is None else "yes" if load.kept_up else "no"),
+        Cell(MISSING if is_closed else "yes" if load.kept_up else "no"),
         *_p50_p99_cells(load.latency, mark),
         *_p50_p99_cells(load.service, mark),
         Cell(load.note),

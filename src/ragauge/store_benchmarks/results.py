@@ -192,7 +192,7 @@ class LoadResult:
     late: float = 0.0
     """Share of the queries that were sent more than 1 ms after their scheduled time."""
     backlog: Backlog | None = None
-    """None for a closed loop, and if an earlier version measured it."""
+    """None for a closed loop."""
     note: str = ""
     doubts: Sequence[str] = ()
     """Reasons why the times are not reliable; empty if none."""
@@ -202,11 +202,9 @@ class LoadResult:
     """Whether an earlier call measured it or a part of it."""
 
     @property
-    def kept_up(self) -> bool | None:
-        """Whether the store sustained the target rate: its backlog did not grow. None if unknown."""
-        if self.rate is None:
-            return True
-        return None if self.backlog is None else not self.backlog.grows
+    def kept_up(self) -> bool:
+        """Whether the store sustained the target rate: its backlog did not grow."""
+        return self.backlog is None or not self.backlog.grows
 
 
 @dataclass(frozen=True)
@@ -337,18 +335,7 @@ class FailedConfiguration:
     exit_code: int = 3
 
 
-def _upgrade(version: int, data: dict[str, Any]) -> dict[str, Any]:
-    """Convert the JSON of version 1, of which frontiers and operating points are computed again."""
-    del version
-    return {**data, "provenance": data.get("circumstances", {})}
-
-
-@record(
-    "ragauge-sweep",
-    2,
-    derived=("frontiers", "frontier", "reached", "sufficient_recalls", "with_filter"),
-    upgrade=_upgrade,
-)
+@record("ragauge-benchmark", 1, derived=("frontiers", "frontier", "reached", "sufficient_recalls", "with_filter"))
 @dataclass(frozen=True, eq=False)
 class StoreBenchmark(TabularResult):
     """Result of a vector store benchmark."""

@@ -20,7 +20,7 @@ from ragauge.store_benchmarks.metadata_filters import metadata_hash
 from ragauge.store_benchmarks.results import Matrix, StoreBenchmark, VectorSet
 
 RESULT_FILES: Mapping[str, str] = {
-    "json": "sweep.json",
+    "json": "benchmark.json",
     "csv": "points.csv",
     "markdown": "report.md",
     "html": "report.html",
@@ -45,7 +45,7 @@ def find_benchmark_file(path: str | Path) -> str | None:
     file = Path(path)
     if file.is_dir():
         file = file / RESULT_FILES["json"]
-    return str(file) if detect_schema(file) == "ragauge-sweep" else None
+    return str(file) if detect_schema(file) == "ragauge-benchmark" else None
 
 
 RawResult = tuple[dict[str, Any], dict[str, NDArray[Any]]]
@@ -56,7 +56,7 @@ def write_raw_result(path: Path, details: Mapping[str, Any], arrays: Mapping[str
     """Write one result: raw arrays, details about them, and the current time."""
     text = to_json({**details, "made": utc_now()}, indent=None).encode("utf-8", "replace")
     with atomic_write(path) as out:
-        np.savez_compressed(out, allow_pickle=False, told=np.frombuffer(text, np.uint8), **arrays)
+        np.savez_compressed(out, allow_pickle=False, details=np.frombuffer(text, np.uint8), **arrays)
 
 
 def read_raw_result(path: Path) -> RawResult | None:
@@ -64,7 +64,7 @@ def read_raw_result(path: Path) -> RawResult | None:
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
-        return parse_json(arrays.pop("told", np.frombuffer(b"{}", np.uint8)).tobytes()), arrays
+        return parse_json(arrays.pop("details", np.frombuffer(b"{}", np.uint8)).tobytes()), arrays
     except (OSError, ValueError, TypeError, LookupError, EOFError, RuntimeError, BadZipFile, zlib.error):
         return None
 

@@ -335,7 +335,7 @@ def _worst_read_back(result: StressTest, state: StoreState) -> Cell:
 
 def build_value_table(result: StressTest) -> Table:
     """Build the table with one row per ingestion mode and value."""
-    columns = [Column(name) for name in ("store", "way", "figure", "value")]
+    columns = [Column(name) for name in ("store", "mode", "name", "value")]
     rows = [
         [result.store, mode.name, name, value] for mode in result.modes for name, value in _mode_values(mode).items()
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
-from ragauge.core.record_types import TabularResult, json_form, record
+from ragauge.core.record_types import TabularResult, record
 
 StoreState = Literal["new", "reopened", "killed", "replaced"]
 """State of a store: just filled, closed and reopened, killed while it was filled, or with replaced documents."""
@@ -105,7 +105,6 @@ class FillRate(NamedTuple):
     """Median time per document over a group of puts, in milliseconds."""
 
 
-@json_form(renamed={"mode": "way"})
 @dataclass(frozen=True)
 class StoreFailure:
     """Failure of a store, with the progress made and the shortest failing prefix."""
@@ -188,8 +187,7 @@ class IngestionResult:
         return [read_back for read_back in self.read_back if read_back.state == state]
 
 
-@record("ragauge-stress", 2, derived=("read_back", "measures"))
-@json_form(renamed={"modes": "ways"})
+@record("ragauge-stress", 1, derived=("read_back", "measures"))
 @dataclass(frozen=True)
 class StressTest(TabularResult):
     """Result of a stress test of one store."""

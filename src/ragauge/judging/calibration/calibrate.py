@@ -297,7 +297,7 @@ def _rate_all(
     raters = [rate(name, "judge", scores, ruler, threshold)]
     notes: list[str] = []
     kappa, cuts = kappa_with_cross_threshold(scores, ruler)
-    own_kappa = raters[0].figures["kappa"].value
+    own_kappa = raters[0].statistics["kappa"].value
     if kappa > own_kappa + MIN_KAPPA_GAIN:
         notes.append(
             f"with the threshold {cuts} its verdicts would agree better: kappa {kappa:.3f} instead of {own_kappa:.3f} "
@@ -318,7 +318,7 @@ def _rate_all(
         gain = auc_difference(
             best_scores[has_both], overlaps[has_both], scale.is_good, ruler.confidence, groups=scale.groups
         )
-        raters[0] = replace(raters[0], figures={**raters[0].figures, "over_words": gain})
+        raters[0] = replace(raters[0], statistics={**raters[0].statistics, "over_words": gain})
         if gain.defined and not gain.value > PERFECT_SCORE_TOLERANCE:
             difference = f"{-gain.value:.3f} lower" if gain.value < 0 else "equal"
             notes.append(f"it orders samples no better than word overlap does (its AUC is {difference})")

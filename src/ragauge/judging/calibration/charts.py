@@ -57,9 +57,9 @@ def _build_chart(calibration: Calibration) -> Chart | None:
         return None
     panels = [_roc_panel(rows, names), *([_curve_panel(calibration)] if calibration.curve else [])]
     areas = [
-        f"{rater.name} {rater.figures['auc'].value:.3f}"
+        f"{rater.name} {rater.statistics['auc'].value:.3f}"
         for rater in calibration.raters
-        if rater.kind != "people" and "auc" in rater.figures and rater.figures["auc"].defined
+        if rater.kind != "people" and "auc" in rater.statistics and rater.statistics["auc"].defined
     ]
     caption = join_sentence(
         "left: the share of good samples found, by the share of bad samples called good; the dashed line is chance",

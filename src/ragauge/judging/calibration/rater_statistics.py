@@ -59,12 +59,12 @@ def human_agreement(
     vote, other_means, sample = leave_one_vote_out(votes)
     vote_groups = sample if groups is None else groups[sample]
     good, really = vote >= threshold - 1e-9, other_means >= threshold - 1e-9
-    figures = verdict_statistics(good, really, confidence, groups=vote_groups, seed=seed)
-    figures["auc"] = roc_auc(vote, really, confidence, groups=vote_groups)
-    figures |= compute_correlations(vote, other_means, confidence, groups=vote_groups, seed=seed)
-    figures["alpha"] = krippendorff_alpha(votes, confidence, groups=groups, seed=seed)
-    del figures["accuracy_all"]
-    return figures
+    statistics = verdict_statistics(good, really, confidence, groups=vote_groups, seed=seed)
+    statistics["auc"] = roc_auc(vote, really, confidence, groups=vote_groups)
+    statistics |= compute_correlations(vote, other_means, confidence, groups=vote_groups, seed=seed)
+    statistics["alpha"] = krippendorff_alpha(votes, confidence, groups=groups, seed=seed)
+    del statistics["accuracy_all"]
+    return statistics
 
 
 PERFECT_SCORE_TOLERANCE = 1e-9
@@ -100,9 +100,11 @@ def rate(name: str, kind: str, scores: Floats, ruler: LabelScale, threshold: flo
     is_scored = ~np.isnan(scores)
     known_scores, scale = scores[is_scored], ruler.of(is_scored)
     verdicts = known_scores >= threshold - PERFECT_SCORE_TOLERANCE
-    figures = _rater_statistics(known_scores, verdicts, scale, ruler.of(~is_scored))
-    figures["bias"] = estimate_mean(known_scores - scale.labels, ruler.confidence, groups=scale.groups, seed=ruler.seed)
-    return Rater(name, kind, figures, count_confusion(verdicts, scale.is_good), threshold, about)
+    statistics = _rater_statistics(known_scores, verdicts, scale, ruler.of(~is_scored))
+    statistics["bias"] = estimate_mean(
+        known_scores - scale.labels, ruler.confidence, groups=scale.groups, seed=ruler.seed
+    )
+    return Rater(name, kind, statistics, count_confusion(verdicts, scale.is_good), threshold, about)
 
 
 def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: LabelScale, about: str = "") -> Rater:
@@ -113,9 +115,14 @@ def rate_with_cross_threshold(name: str, kind: str, scores: Floats, ruler: Label
     is_scored = ~np.isnan(scores)
     known_scores, scale = scores[is_scored], ruler.of(is_scored)
     verdicts, cuts = cross_fitted_verdicts(known_scores, scale.is_good, groups=scale.groups, seed=ruler.seed)
-    figures = _rater_statistics(known_scores, verdicts, scale, ruler.of(~is_scored))
+    statistics = _rater_statistics(known_scores, verdicts, scale, ruler.of(~is_scored))
     return Rater(
-        name, kind, figures, count_confusion(verdicts, scale.is_good), None, f"{about}; thresholds {_cuts_text(cuts)}"
+        name,
+        kind,
+        statistics,
+        count_confusion(verdicts, scale.is_good),
+        None,
+        f"{about}; thresholds {_cuts_text(cuts)}",
     )
 
 
@@ -136,16 +143,16 @@ def constant_rater(ruler: LabelScale) -> Rater:
     """Return the baseline rater that always gives the majority verdict."""
     majority = bool(ruler.is_good.mean() >= 0.5)
     verdicts = np.full(len(ruler.labels), majority)
-    figures = verdict_statistics(verdicts, ruler.is_good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
-    constant_figures = {name: figures[name] for name in ("accuracy", "sensitivity", "specificity")}
+    statistics = verdict_statistics(verdicts, ruler.is_good, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
+    constant_statistics = {name: statistics[name] for name in ("accuracy", "sensitivity", "specificity")}
     for name, value in (("balanced_accuracy", 0.5), ("kappa", 0.0)):
-        constant_figures[name] = (
-            figures[name] if not figures[name].defined else Estimate(value, value, value, figures[name].n)
+        constant_statistics[name] = (
+            statistics[name] if not statistics[name].defined else Estimate(value, value, value, statistics[name].n)
         )
     return Rater(
         f"always {'good' if majority else 'bad'}",
         "baseline",
-        constant_figures,
+        constant_statistics,
         count_confusion(verdicts, ruler.is_good),
     )
 
@@ -157,19 +164,19 @@ def human_rater(votes: Floats, ruler: LabelScale) -> Rater | None:
     """
     if not ((~np.isnan(votes)).sum(axis=1) > 1).any():
         return None
-    figures = human_agreement(votes, ruler.threshold, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
-    return Rater("a person", "people", figures, about="each vote against the mean of the others")
+    statistics = human_agreement(votes, ruler.threshold, ruler.confidence, groups=ruler.groups, seed=ruler.seed)
+    return Rater("a person", "people", statistics, about="each vote against the mean of the others")
 
 
 def _rater_statistics(scores: Floats, verdicts: Bools, ruler: LabelScale, missed: LabelScale) -> dict[str, Estimate]:
     """Compute the statistics of the scored samples; `missed` are the unscored ones."""
     level, groups, seed = ruler.confidence, ruler.groups, ruler.seed
-    figures = verdict_statistics(
+    statistics = verdict_statistics(
         verdicts, ruler.is_good, level, unscored=len(missed.labels), groups=groups, missed=missed.groups, seed=seed
     )
-    figures["auc"] = roc_auc(scores, ruler.is_good, level, groups=groups)
-    figures |= compute_correlations(scores, ruler.labels, level, groups=groups, seed=seed)
-    return figures
+    statistics["auc"] = roc_auc(scores, ruler.is_good, level, groups=groups)
+    statistics |= compute_correlations(scores, ruler.labels, level, groups=groups, seed=seed)
+    return statistics
 
 
 def estimate_mean(values: Floats, confidence: float = 0.95, *, groups: Ints | None = None, seed: int = 0) -> Estimate:
@@ -182,14 +189,14 @@ def estimate_mean(values: Floats, confidence: float = 0.95, *, groups: Ints | No
     [0.5, -4.58, 5.58]
     """
     if not len(values):
-        return Estimate(math.nan, why="no samples")
+        return Estimate(math.nan, reason="no samples")
     if len(values) == 1:
-        return Estimate(float(values[0]), n=1, why="one sample is too few for an interval")
+        return Estimate(float(values[0]), n=1, reason="one sample is too few for an interval")
     if not np.ptp(values):
-        return Estimate(float(values[0]), n=len(values), why="all values are equal, so no interval is defined")
+        return Estimate(float(values[0]), n=len(values), reason="all values are equal, so no interval is defined")
     if groups is not None:
         if cluster_ids(len(values), groups) < 2:
-            return Estimate(float(values.mean()), n=len(values), why=ONE_GROUP)
+            return Estimate(float(values.mean()), n=len(values), reason=ONE_GROUP)
         parts, value = (values - values.mean()) / len(values), float(values.mean())
         variance = max(variance_of_sum(parts, groups), variance_of_sum(parts, None))
         reach = cluster_deviations(confidence, groups) * math.sqrt(variance)
@@ -301,6 +308,6 @@ def length_bias(
         "all labels are the same": "all answers have the same length",
     }
     return LengthBias(
-        correlation=Estimate(*estimate[:4], reasons.get(estimate.why, estimate.why)),
+        correlation=Estimate(*estimate[:4], reasons.get(estimate.reason, estimate.reason)),
         slope=length_slope(scores[is_scored], labels[is_scored], length, confidence, groups=scored_groups),
     )

@@ -100,7 +100,7 @@ def calibration_title(calibration: Calibration) -> str:
 
 def summarise_calibration(calibration: Calibration) -> str:
     """Summarise the agreement in one sentence."""
-    accuracy, kappa = calibration.figures["accuracy"], calibration.figures["kappa"]
+    accuracy, kappa = calibration.statistics["accuracy"], calibration.statistics["kappa"]
     labels = "the labels of people" if calibration.people else "the labels"
     if not accuracy.defined:
         return f"No labelled sample of {calibration.labelled:,} has a verdict."
@@ -139,10 +139,12 @@ def _build_agreement_table(calibration: Calibration) -> Table:
     ]
     rows: list[Row] = []
     for name in STATISTIC_DESCRIPTIONS:
-        estimate = judge.figures.get(name)
+        estimate = judge.statistics.get(name)
         if estimate is None or (name == "accuracy_all" and not calibration.unscored):
             continue
-        values = [Cell(other.figures[name].value) if name in other.figures else Cell("") for other in other_raters]
+        values = [
+            Cell(other.statistics[name].value) if name in other.statistics else Cell("") for other in other_raters
+        ]
         rows.append([STATISTIC_NAMES.get(name, name), estimate.value, _interval_cell(estimate), *values])
     return Table("agreement", columns, rows)
 
@@ -272,7 +274,7 @@ def _build_definitions_table(calibration: Calibration) -> Table:
     rows = [
         [STATISTIC_NAMES.get(name, name), description]
         for name, description in STATISTIC_DESCRIPTIONS.items()
-        if name in calibration.figures
+        if name in calibration.statistics
     ]
     columns = [Column("statistic", "name"), Column("definition")]
     return Table("definitions", columns, rows, "Definitions of the statistics", collapsed=True)
@@ -303,11 +305,11 @@ def build_overview_table(calibrations: Sequence[Calibration]) -> Table:
                 calibration.labelled,
                 sum(calibration.unscored.values()),
                 calibration.base_rate.value,
-                *(calibration.figures[name].value for name in ("accuracy", "kappa", "ac1")),
-                graded.figures["auc"].value,
-                _interval_cell(graded.figures["auc"]),
-                None if overlap_rater is None else overlap_rater.figures["auc"].value,
-                graded.figures["spearman"].value,
+                *(calibration.statistics[name].value for name in ("accuracy", "kappa", "ac1")),
+                graded.statistics["auc"].value,
+                _interval_cell(graded.statistics["auc"]),
+                None if overlap_rater is None else overlap_rater.statistics["auc"].value,
+                graded.statistics["spearman"].value,
             ]
         )
     return Table("datasets", columns, rows)
@@ -328,7 +330,7 @@ def _list_unscored_reasons(calibration: Calibration) -> str:
 
 def _describe_undefined(calibration: Calibration) -> list[str]:
     """Describe why statistics or their intervals are undefined, each reason once."""
-    estimates: dict[str, Estimate] = dict(calibration.figures)
+    estimates: dict[str, Estimate] = dict(calibration.statistics)
     if calibration.consistency is not None:
         estimates["alpha of the replicates"] = calibration.consistency.alpha
     if calibration.verbosity is not None:
@@ -339,8 +341,8 @@ def _describe_undefined(calibration: Calibration) -> list[str]:
         estimates["share of good from sensitivity and specificity"] = calibration.corrected.rates
     names_by_reason: dict[str, list[str]] = {}
     for name, estimate in estimates.items():
-        if estimate.why and name != "accuracy_all":
-            names_by_reason.setdefault(estimate.why, []).append(STATISTIC_NAMES.get(name, name))
+        if estimate.reason and name != "accuracy_all":
+            names_by_reason.setdefault(estimate.reason, []).append(STATISTIC_NAMES.get(name, name))
     return [f"{', '.join(names)}: {reason}" for reason, names in names_by_reason.items()]
 
 
@@ -362,11 +364,11 @@ def _list_shared_notes(calibrations: Sequence[Calibration]) -> list[str]:
 
 def build_statistics_table(calibration: Calibration) -> Table:
     """Build the long table with one row per rater and statistic."""
-    titles = ("set", "judge", "measure", "rater", "figure", "value", "low", "high", "n", "why")
+    titles = ("set", "judge", "measure", "rater", "statistic", "value", "low", "high", "n", "reason")
     rows: list[list[Value]] = [
         [calibration.dataset, calibration.judge, calibration.measure, rater.name, name, *estimate]
         for rater in calibration.raters
-        for name, estimate in rater.figures.items()
+        for name, estimate in rater.statistics.items()
     ]
     return Table("statistics", [Column(title) for title in titles], rows)
 

@@ -44,7 +44,7 @@ class Rater:
     name: str
     kind: str
     """`judge`, `baseline` or `people`."""
-    figures: Mapping[str, Estimate]
+    statistics: Mapping[str, Estimate]
     """Statistics by name; those that are not applicable to the rater are missing."""
     confusion: ConfusionMatrix | None = None
     threshold: float | None = None
@@ -126,11 +126,11 @@ class LabelledScore(NamedTuple):
     """Number of words in the answer."""
     overlap: float = math.nan
     """Share of words found in the compared text: the baseline of the judge."""
-    why: str = ""
+    reason: str = ""
     """Reason for a missing score."""
 
 
-@record("ragauge-calibration", 2, derived=("scored", "figures", "confusion"))
+@record("ragauge-calibration", 1, derived=("scored", "statistics", "confusion"))
 @dataclass(frozen=True, eq=False)
 class Calibration(TabularResult):
     """Calibration of a judge on labelled samples."""
@@ -182,9 +182,9 @@ class Calibration(TabularResult):
         return self.labelled - sum(self.unscored.values())
 
     @property
-    def figures(self) -> Mapping[str, Estimate]:
+    def statistics(self) -> Mapping[str, Estimate]:
         """Statistics of the judge."""
-        return self.raters[0].figures
+        return self.raters[0].statistics
 
     @property
     def confusion(self) -> ConfusionMatrix | None:
@@ -192,5 +192,5 @@ class Calibration(TabularResult):
         return self.raters[0].confusion
 
     def __repr__(self) -> str:
-        figures = ", ".join(f"{name} {self.figures[name].value:.3f}" for name in ("accuracy", "kappa", "auc"))
-        return f"Calibration({self.judge!r} on {self.dataset!r}: {figures}; {self.scored} of {self.labelled} scored)"
+        statistics = ", ".join(f"{name} {self.statistics[name].value:.3f}" for name in ("accuracy", "kappa", "auc"))
+        return f"Calibration({self.judge!r} on {self.dataset!r}: {statistics}; {self.scored} of {self.labelled} scored)"

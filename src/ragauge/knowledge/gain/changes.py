@@ -100,7 +100,7 @@ class SnapshotChanges:
             has_both = ~np.isnan(self.improvements[:, i])
             if not has_both.any():
                 reason = reasons.get(name, "no query has a value on both sides")
-                terms.append(GainTerm(name, float(self.weights[i]), math.nan, why=reason))
+                terms.append(GainTerm(name, float(self.weights[i]), math.nan, reason=reason))
                 continue
             before, after = (float(values[has_both, i].mean()) for values in (self.before, self.after))
             mean = float(self.improvements[has_both, i].mean())
@@ -177,7 +177,7 @@ def missing_terms_note(terms: Sequence[GainTerm]) -> str:
     Empty if all are defined.
 
     >>> missing_terms_note([GainTerm("recall@10", 0.5, 0.1), GainTerm("novelty", 0.5, math.nan,
-    ...     why="no documents were added")])
+    ...     reason="no documents were added")])
     'the gain is 0.5 recall@10: novelty is undefined (no documents were added), and is not counted as 0'
     """
     defined = [term for term in terms if not math.isnan(term.value)]
@@ -185,7 +185,7 @@ def missing_terms_note(terms: Sequence[GainTerm]) -> str:
     if not undefined or not defined:
         return ""
     total = " + ".join(f"{term.weight:.3g} {term.name}" for term in defined)
-    reasons = "; ".join(f"{term.name} is undefined ({term.why})" for term in undefined)
+    reasons = "; ".join(f"{term.name} is undefined ({term.reason})" for term in undefined)
     return f"the gain is {total}: {reasons}, and is not counted as 0"
 
 

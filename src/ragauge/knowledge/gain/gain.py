@@ -275,7 +275,7 @@ class GainComputation:
                 by_name[name] = GainTerm(name, weight, math.fsum(novelties) / len(novelties), n=len(novelties))
             elif name == NOVELTY:
                 by_name[name] = GainTerm(
-                    name, weight, math.nan, why=self.unscored_reasons.get(name, "no added document has any words")
+                    name, weight, math.nan, reason=self.unscored_reasons.get(name, "no added document has any words")
                 )
         return [by_name[name] for name in self.weights]
 

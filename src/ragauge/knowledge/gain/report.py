@@ -109,7 +109,7 @@ def _describe_terms(result: Gain) -> str:
         texts.append(f"Randomisation test of the gain of the queries: {format_p_value(result.p)}.")
     if result.terms_without_cutoff:
         texts.append(f"{join_names(result.terms_without_cutoff)}: computed on the first {result.k} documents.")
-    texts += [f"{term.name} is undefined: {term.why}." for term in result.terms if math.isnan(term.value)]
+    texts += [f"{term.name} is undefined: {term.reason}." for term in result.terms if math.isnan(term.value)]
     return " ".join(texts)
 
 

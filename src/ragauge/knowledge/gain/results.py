@@ -24,7 +24,7 @@ class GainTerm(NamedTuple):
     after: float = float("nan")
     n: int = 0
     """Number of queries with a value; for `novelty`, of documents."""
-    why: str = ""
+    reason: str = ""
 
 
 class QueryChange(NamedTuple):

@@ -26,7 +26,7 @@ def _upgrade_lint(version: int, data: dict[str, Any]) -> dict[str, Any]:
     return {**upgraded, "thresholds": thresholds}
 
 
-@record("ragauge-lint", 2, upgrade=_upgrade_lint)
+@record("ragauge-lint", 1)
 @dataclass(frozen=True)
 class Lint(TabularResult):
     """Problems of a corpus, found before its documents are embedded."""

@@ -57,14 +57,16 @@ async def judge_claims(
             judged[index] = await _judge_texts(index, texts[index], list(sources_of[index]))
         else:  # extraction of a chunk succeeds or fails as a whole
             why = next(iter(extracted[index].unscored.values())).reason
-            judged[index] = [DocumentClaim(chunks.text(index), UNSCORED, why=f"its claims were not extracted: {why}")]
+            judged[index] = [
+                DocumentClaim(chunks.text(index), UNSCORED, reason=f"its claims were not extracted: {why}")
+            ]
         report_step()
 
     async def _judge_texts(index: int, claims: Sequence[str], indices: Sequence[int]) -> list[DocumentClaim]:
         claim_texts = {claim_id(ANSWER, i): text for i, text in enumerate(claims, 1)}
         sources = {chunk_id(i): known.text(index) for i, index in enumerate(indices, 1)}
         if not sources:
-            return [DocumentClaim(text, NEW, why="the known corpus is empty") for text in claims]
+            return [DocumentClaim(text, NEW, reason="the known corpus is empty") for text in claims]
         names = {chunk_id(i): known.name(index) for i, index in enumerate(indices, 1)}
         verdicts = (
             await judge.answer(JudgeTask("support", _chunk_name(chunks, index), claim_texts, sources))
@@ -74,7 +76,7 @@ async def judge_claims(
         return [
             _to_document_claim(text, verdicts.verdicts[name], names)
             if name in verdicts.verdicts
-            else DocumentClaim(text, UNSCORED, why=verdicts.unscored[name].reason)
+            else DocumentClaim(text, UNSCORED, reason=verdicts.unscored[name].reason)
             for name, text in claim_texts.items()
         ]
 

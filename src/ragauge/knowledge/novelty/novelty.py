@@ -356,7 +356,7 @@ def _document_novelties(
                 lexical_percentile=float(ranks["lexical"][i]),
                 contained=float(undefined[i] if overlap is None else overlap.highest_share[i]),
                 container="" if container < 0 else data.known_chunks.documents[container].id,
-                why=_undefined_reason(float(mean[i]), int(counts[i])),
+                reason=_undefined_reason(float(mean[i]), int(counts[i])),
                 nearest=[
                     _nearest_chunk(data, index, index - int(starts[i])) for index in range(starts[i], starts[i + 1])
                 ],

@@ -196,7 +196,13 @@ def _claims_table(claims: Sequence[tuple[str, DocumentClaim]], title: str) -> Ta
         Column("reason"),
     ]
     rows = [
-        [name, shorten_passage(claim.text), claim.state, ", ".join(claim.documents) or "-", shorten_passage(claim.why)]
+        [
+            name,
+            shorten_passage(claim.text),
+            claim.state,
+            ", ".join(claim.documents) or "-",
+            shorten_passage(claim.reason),
+        ]
         for name, claim in claims
     ]
     return Table("claims", columns, rows, title)
@@ -247,7 +253,7 @@ def shorten_passage(text: str) -> str:
 
 
 def _undefined_section(result: Novelty) -> Section:
-    rows = [[document.id, document.why] for document in result.documents if document.why]
+    rows = [[document.id, document.reason] for document in result.documents if document.reason]
     blocks = [Table("unscored", [Column("document", "name"), Column("reason")], rows)] if rows else []
     return Section("unscored", "Documents without a value", blocks, "Unscored")
 
@@ -255,7 +261,7 @@ def _undefined_section(result: Novelty) -> Section:
 def build_documents_table(result: Novelty) -> Table:
     """Build the table with one row per document, for CSV."""
     names = ["document", "chunks", "mean", "percentile", "least", "least_percentile", "lexical", "lexical_percentile"]
-    names += ["contained", "container", "state", "nearest", *(f"{state}_claims" for state in CLAIM_STATES), "why"]
+    names += ["contained", "container", "state", "nearest", *(f"{state}_claims" for state in CLAIM_STATES), "reason"]
     rows: list[Row] = []
     for document in result.documents:
         nearest, states = nearest_passage(document), Counter(claim.state for claim in document.claims)
@@ -270,7 +276,7 @@ def build_documents_table(result: Novelty) -> Table:
                 document.state,
                 nearest.document if nearest else "",
                 *(states[state] if document.claims else None for state in CLAIM_STATES),
-                document.why,
+                document.reason,
             ]
         )
     return Table("documents", [Column(name) for name in names], rows)

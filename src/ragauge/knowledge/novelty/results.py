@@ -48,7 +48,7 @@ class DocumentClaim(NamedTuple):
     state: str
     documents: tuple[str, ...] = ()
     """Documents that support or contradict it."""
-    why: str = ""
+    reason: str = ""
     """Reason if it is unscored, otherwise the judge's explanation, if any."""
 
 
@@ -76,7 +76,7 @@ class DocumentNovelty:
     """Largest share of its shingles in a single known document."""
     container: str = ""
     """Id of that document."""
-    why: str = ""
+    reason: str = ""
     """Reason why a value is undefined."""
     nearest: Sequence[NearestChunk] = ()
     """Nearest known chunk of each chunk."""
@@ -93,7 +93,7 @@ class DocumentNovelty:
         return "near" if self.percentile < NEAR_PERCENTILE else "new"
 
 
-@record("ragauge-novelty", 2)
+@record("ragauge-novelty", 1)
 @dataclass(frozen=True)
 class Novelty(TabularResult):
     """Novelty of documents against a corpus."""
