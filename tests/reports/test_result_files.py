@@ -53,7 +53,7 @@ def test_write_results_one_result_is_object_with_derived_fields(tmp_path):
 def test_csv_format_same_type_results_share_one_header():
     lines = find_formats(StressTest)["csv"].write([make_stress_test("a"), make_stress_test("b")]).splitlines()
     counts = [line for line in lines if "documents," in line]
-    assert [lines[0], *counts] == ["store,way,figure,value", "a,one by one,documents,2.0", "b,one by one,documents,2.0"]
+    assert [lines[0], *counts] == ["store,mode,name,value", "a,one by one,documents,2.0", "b,one by one,documents,2.0"]
 
 
 def test_csv_format_mixed_result_types_raises_error():
@@ -136,7 +136,7 @@ def test_read_results_other_schema_raises_error(tmp_path):
         ({"notes": 0.5}, "notes: expected a list, got 0.5"),
         ({"notes": "all"}, 'notes: expected a list, got "all"'),
         ({"provenance": ["q1"]}, r'provenance: expected an object, got \["q1"\]'),
-        ({"ways": [3]}, r"ways\[0\]: expected an object, got 3"),
+        ({"modes": [3]}, r"modes\[0\]: expected an object, got 3"),
         ({"documents": "3"}, 'documents: expected an integer, got "3"'),
     ],
 )
