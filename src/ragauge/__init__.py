@@ -63,7 +63,7 @@ _HOMES = {
     "evaluate_runs": "ragauge.evaluation.evaluate",
     "fuse": "ragauge.fusion.fuse",
     "gain": "ragauge.knowledge.gain.gain",
-    "gate": "ragauge.gates",
+    "gate": "ragauge.gates.gate",
     "judge": "ragauge.judging.judge",
     "judge_async": "ragauge.judging.judge",
     "judgments_from_neighbours": "ragauge.files.in_memory",
@@ -119,7 +119,7 @@ if TYPE_CHECKING:
     from ragauge.files.in_memory import judgments_from_neighbours, judgments_from_subtopics, run_from_arrays
     from ragauge.files.readers import read_judgments, read_run
     from ragauge.fusion.fuse import fuse, tune
-    from ragauge.gates import gate
+    from ragauge.gates.gate import gate
     from ragauge.gates.results import Gate
     from ragauge.judging.calibration.calibrate import calibrate
     from ragauge.judging.calibration.results import Calibration

@@ -11,7 +11,7 @@ import pytest
 import ragauge
 from ragauge.core.documents import Document
 from ragauge.core.records import Dataset, Judgments
-from ragauge.gates import gate
+from ragauge.gates.gate import gate
 from ragauge.reports.latency_tables import build_latency_table
 from ragauge.reports.overviews import OUTPUT_FORMATS, overview
 

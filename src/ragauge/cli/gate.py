@@ -24,7 +24,7 @@ from ragauge.cli.options import (
 from ragauge.cli.output import check_outputs, write_result
 from ragauge.core.errors import BadInput, RagaugeError
 from ragauge.files.workspace import atomic_write, check_writable
-from ragauge.gates import evaluate_gate
+from ragauge.gates.gate import evaluate_gate
 from ragauge.gates.report import render_gate_junit
 from ragauge.gates.results import Gate, GateError
 from ragauge.gates.rule_grammar import read_gate_file

@@ -17,7 +17,7 @@ def ragauge_gate() -> Callable[..., Gate]:
 
     def hold(run: Any, rules: Any, **settings: Any) -> Gate:
         __tracebackhide__ = True
-        from ragauge.gates import gate  # imported on use: pytest loads this plugin at every start
+        from ragauge.gates.gate import gate  # imported on use: pytest loads this plugin at every start
 
         result = gate(run, rules, **settings)
         result.raise_if_failed()
