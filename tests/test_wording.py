@@ -32,8 +32,7 @@ MAX_MODULES = 4
 QUOTED_DATA = {
     "docs/datasets.md": "Somebody",  # a generated document
     "src/ragauge/judging/prompt_injection.py": "whoever",  # a text that is planted to mislead judges
-    "src/ragauge/judging/results_folder.py": "circumstances",  # a key of old files, as in the next three modules
-    "src/ragauge/knowledge/lint/results.py": "circumstances",
+    "src/ragauge/judging/results_folder.py": "circumstances",  # a key of old files, as in the next module
     "src/ragauge/store_benchmarks/results.py": "circumstances",
 }
 """The only phrases of quaint_phrases.txt in sources and documentation: data, and keys that are needed to read files."""

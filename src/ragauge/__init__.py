@@ -32,7 +32,6 @@ _HOMES = {
     "Incomparable": "ragauge.core.errors",
     "JudgedSamples": "ragauge.judging.results",
     "Judgments": "ragauge.core.records",
-    "Lint": "ragauge.knowledge.lint.results",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.core.errors",
     "MissingExtra": "ragauge.core.errors",
@@ -70,7 +69,6 @@ _HOMES = {
     "judge_async": "ragauge.judging",
     "judgments_from_neighbours": "ragauge.files.in_memory",
     "judgments_from_subtopics": "ragauge.files.in_memory",
-    "lint": "ragauge.knowledge.lint",
     "load": "ragauge.datasets",
     "novelty": "ragauge.knowledge.novelty",
     "overview": "ragauge.reports",
@@ -131,8 +129,6 @@ if TYPE_CHECKING:
     from ragauge.knowledge.freshness.results import Freshness
     from ragauge.knowledge.gain import gain
     from ragauge.knowledge.gain.results import Gain
-    from ragauge.knowledge.lint import lint
-    from ragauge.knowledge.lint.results import Lint
     from ragauge.knowledge.novelty import novelty
     from ragauge.knowledge.novelty.results import Novelty
     from ragauge.measures.conventions import PRESETS, Convention
@@ -170,7 +166,6 @@ __all__ = [
     "Incomparable",
     "JudgedSamples",
     "Judgments",
-    "Lint",
     "Measure",
     "MissingEvidence",
     "MissingExtra",
@@ -208,7 +203,6 @@ __all__ = [
     "judge_async",
     "judgments_from_neighbours",
     "judgments_from_subtopics",
-    "lint",
     "load",
     "novelty",
     "overview",

@@ -28,7 +28,8 @@ ACCEPTED = {
     "k-range": "experiment/bm25 experiment",
     "gate QRELS": "run.json experiment qrels.txt beir",
     "gate": "experiment/bm25 scores.csv",
-    "audit": "run.json experiment/bm25 experiment qrels.txt beir",
+    "audit": "run.json experiment/bm25 experiment qrels.txt beir corpus.jsonl corpus.ndjson corpus.csv corpus.tsv "
+    "corpus.parquet texts_md texts_rst texts_txt",
     "audit RUN": "bm25.run run.json experiment/bm25",
     "audit CORPUS": CORPORA,
     "fuse": "bm25.run run.json experiment/bm25",
@@ -40,8 +41,6 @@ ACCEPTED = {
     "freshness RUN": "bm25.run run.json experiment/bm25 experiment",
     "freshness VERSIONS": "versions.jsonl",
     "freshness CORPUS": CORPORA,
-    "lint": f"{CORPORA} scores.csv result.json",
-    "lint QRELS": "run.json experiment qrels.txt beir",
     "novelty": CORPORA,
     "novelty KNOWN": CORPORA,
     "gain BEFORE": CORPORA,

@@ -126,6 +126,7 @@ CASES: list[Case] = [
     Case("gate-run-folder", "gate folders/run/bm25 -r 'recall@10 >= 0.2' -r 'failed <= 0' -r 'missing <= 80' --json"),
     Case("gate-judged-folder", "gate folders/judged -r 'faithfulness >= 0.2' --json", exit_code=1),
     Case("audit-toy", f"audit {TOY} --json"),
+    Case("audit-corpus", "audit inputs/dirty.jsonl --json"),
     Case("audit-run-folder", "audit folders/run --json"),
     Case(
         "audit-leaky",
@@ -190,9 +191,6 @@ CASES: list[Case] = [
     Case("novelty-new-csv", "novelty inputs/new.jsonl --known inputs/known.jsonl --csv"),
     Case("freshness-toy", "freshness inputs/bm25.run inputs/dense.run --versions inputs/versions.jsonl -k 10 --json"),
     Case("freshness-toy-csv", "freshness inputs/bm25.run --versions inputs/versions.jsonl -k 5 --csv"),
-    Case("lint-dirty", "lint inputs/dirty.jsonl --json"),
-    Case("lint-dirty-csv", "lint inputs/dirty.jsonl --csv"),
-    Case("lint-cranfield", "lint {data}/cranfield/beir --json", needs="cranfield"),
     Case(
         "tokenizers-known",
         "tokenizers inputs/known.jsonl -t bytes -t characters -t 'bpe(vocabulary=300)' --held-out 0 --json",

@@ -44,8 +44,6 @@ TIMINGS = frozenset(
 """Keys and columns with times or sizes, in addition to `…_ms` and `…_seconds`: compared only if they were stored."""
 SENTENCE_WORDS = 4
 """Minimum number of words of prose, which may be reworded: only its presence is compared."""
-UPGRADED_SCHEMAS = frozenset({"ragauge-lint"})
-"""Schemas whose recorded outputs are of an earlier version; they are converted before they are compared."""
 RENAMED: dict[str, str] = {}
 """Fields and columns that were renamed after they were recorded: old name, new name."""
 RENAMED_FINDINGS = {
@@ -180,20 +178,7 @@ def find_skip_reason(case: Case) -> str:
 def compare_case(case: Case) -> list[str]:
     """Run a case and list its differences from the recorded output."""
     recorded = json.loads(output_path(case).read_text(encoding="utf-8"))
-    return list(find_differences(upgrade(recorded), run_case(case)))
-
-
-def upgrade(recorded: Any) -> Any:
-    """Convert a recorded result of an earlier schema version, as the JSON reader does."""
-    name, _, version = str(recorded.get("schema", "") if isinstance(recorded, dict) else "").partition("/")
-    if name not in UPGRADED_SCHEMAS:
-        return recorded
-    from ragauge.core.record_types import find_record_type
-
-    record_type = find_record_type(name)
-    if record_type.upgrade is None or int(version) == record_type.version:
-        return recorded
-    return {**record_type.upgrade(int(version), recorded), "schema": record_type.schema_field}
+    return list(find_differences(recorded, run_case(case)))
 
 
 def main() -> int:

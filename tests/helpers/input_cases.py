@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ragauge.audits import audit
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments import run
 from ragauge.judging import judge
-from ragauge.knowledge.lint import lint
 from ragauge.reports import report
 
 TOPICS = ["bees", "honey", "flowers", "wings", "hives", "stings"]
@@ -53,8 +53,6 @@ COMMANDS = {
     "freshness RUN": "freshness {} --versions versions.jsonl --json",
     "freshness VERSIONS": "freshness bm25.run --versions {} --json",
     "freshness CORPUS": "freshness bm25.run --versions versions.jsonl --corpus {} --json",
-    "lint": "lint {} --json",
-    "lint QRELS": "lint corpus.jsonl --qrels {} --json",
     "novelty": "novelty {} --known corpus.jsonl -e words --json",
     "novelty KNOWN": "novelty corpus.jsonl --known {} -e words --json",
     "gain BEFORE": "gain --dataset beir --before {} --add page.md --json -e words",
@@ -125,7 +123,7 @@ def write_inputs(folder: Path) -> Path:
     np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32))
     (folder / "versions.jsonl").write_text('{"doc_id": "d0", "superseded_by": "d1"}\n')
     (folder / "empty.txt").write_text("")
-    report(lint(folder / "corpus.jsonl"), folder / "result.json")
+    report(audit(documents=folder / "corpus.jsonl"), folder / "result.json")
     return folder
 
 

@@ -1,1 +1,1 @@
-"""Analysis of a corpus: novelty, gain, freshness and lint."""
+"""Analysis of a corpus: novelty, gain and freshness."""
