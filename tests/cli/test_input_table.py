@@ -28,7 +28,7 @@ ACCEPTED = {
     "k-range": "experiment/bm25 experiment",
     "gate QRELS": "run.json experiment qrels.txt beir",
     "gate": "experiment/bm25 scores.csv",
-    "audit": "run.json experiment/bm25 experiment qrels.txt beir corpus.jsonl corpus.ndjson corpus.csv corpus.tsv "
+    "audit": "run.json experiment/bm25 experiment qrels.txt beir corpus.jsonl corpus.ndjson corpus.csv "
     "corpus.parquet texts_md texts_rst texts_txt",
     "audit RUN": "bm25.run run.json experiment/bm25",
     "audit CORPUS": CORPORA,
