@@ -57,7 +57,6 @@ bench: .venv/dev .venv-peers/done
 	$(BIN)/python benchmarks/report.py
 	$(BIN)/python benchmarks/exact_neighbours.py
 	$(BIN)/python benchmarks/judges.py
-	$(BIN)/python benchmarks/lint.py
 	$(BIN)/python benchmarks/novelty.py
 	$(BIN)/python benchmarks/walkers.py
 

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent / "goldens"))
 from cases import CASES
 from record import compare_case, find_skip_reason, output_path
 
-SLOW_COMMANDS = {"audit", "embedders", "gain", "lint", "report", "run"}
+SLOW_COMMANDS = {"audit", "embedders", "gain", "report", "run"}
 """Commands whose cases take more than two seconds each; the small ones of `report` are in the contributor's suite."""
 
 

@@ -32,7 +32,6 @@ MAX_MODULES = 4
 QUOTED_DATA = {
     "docs/datasets.md": "Somebody",  # a generated document
     "src/ragauge/judging/prompt_injection.py": "whoever",  # a text that is planted to mislead judges
-    "src/ragauge/knowledge/lint/results.py": "circumstances",  # a key of old files
 }
 """The only phrases of quaint_phrases.txt in sources and documentation: data, and keys that are needed to read files."""
 WORDING_IS_DATA = re.compile(r"rubrics/|vocabulary\.py|synthetic\w*\.py|lexical_text\.py|questions\.jsonl")

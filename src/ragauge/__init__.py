@@ -31,7 +31,6 @@ _HOMES = {
     "Incomparable": "ragauge.core.errors",
     "JudgedSamples": "ragauge.judging.results",
     "Judgments": "ragauge.core.records",
-    "Lint": "ragauge.knowledge.lint.results",
     "Measure": "ragauge.measures.names",
     "MissingEvidence": "ragauge.core.errors",
     "MissingExtra": "ragauge.core.errors",
@@ -68,7 +67,6 @@ _HOMES = {
     "judge_async": "ragauge.judging.judge",
     "judgments_from_neighbours": "ragauge.files.in_memory",
     "judgments_from_subtopics": "ragauge.files.in_memory",
-    "lint": "ragauge.knowledge.lint",
     "load": "ragauge.datasets",
     "novelty": "ragauge.knowledge.novelty.novelty",
     "overview": "ragauge.reports.overviews",
@@ -127,8 +125,6 @@ if TYPE_CHECKING:
     from ragauge.judging.results import JudgedSamples
     from ragauge.knowledge.gain.gain import gain
     from ragauge.knowledge.gain.results import Gain
-    from ragauge.knowledge.lint import lint
-    from ragauge.knowledge.lint.results import Lint
     from ragauge.knowledge.novelty.novelty import novelty
     from ragauge.knowledge.novelty.results import Novelty
     from ragauge.measures.conventions import PRESETS, Convention
@@ -165,7 +161,6 @@ __all__ = [
     "Incomparable",
     "JudgedSamples",
     "Judgments",
-    "Lint",
     "Measure",
     "MissingEvidence",
     "MissingExtra",
@@ -202,7 +197,6 @@ __all__ = [
     "judge_async",
     "judgments_from_neighbours",
     "judgments_from_subtopics",
-    "lint",
     "load",
     "novelty",
     "overview",

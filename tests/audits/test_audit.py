@@ -20,6 +20,7 @@ from ragauge import PRESETS, Dataset, Document, Judgments, Run, evaluate, load, 
 from ragauge import report as report_result
 from ragauge.audits import audit, audit_files, checks, report
 from ragauge.audits.checks import AUDIT_CHECKS, REMEDIES
+from ragauge.audits.corpus_texts import CHARACTER_KINDS
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.files.serialization import to_json_data
@@ -218,7 +219,7 @@ def test_audit_run_folder_provides_all_evidence(tmp_path):
         out=tmp_path / "made",
     )
     found = audit_files([str(tmp_path / "made")], measures=["ndcg@10"])
-    assert set(found.skipped) == {"expect"}
+    assert set(found.skipped) == {"expect", "token-limit"}
     assert found.notes[0] == "12 judged queries, 2 runs, convention default"
     assert found.notes[1].startswith("flaky: mean over 2 trials, whose rankings differ (ndcg@10 ")
     kinds = {(finding.subject, finding.check): finding for finding in found.findings}
@@ -252,7 +253,7 @@ def test_audit_experiment_in_memory_equals_its_folder(tmp_path):
     )
     expected = audit_files([str(tmp_path / "made")])
     assert "leaking field" in list_checks(expected)
-    assert set(expected.skipped) == {"expect"}
+    assert set(expected.skipped) == {"expect", "token-limit"}
     assert expected.notes[0] == "20 judged queries, 2 runs, convention default"
     for found in (audit(tmp_path / "made"), audit(str(tmp_path / "made")), audit(experiment)):
         assert describe_findings(found) == describe_findings(expected)
@@ -357,7 +358,7 @@ def test_cli_audit_prints_problems_first_within_80_columns(ragauge, folder):
     assert all(line.startswith("!") is False for line in lines[title_lines[1] :])
     problems = sum(line.startswith("! ") for line in lines)
     assert sum(line.lstrip().startswith("remedy: ") for line in lines) == problems
-    assert lines[1] == f"{problems} problems found, 5 checks skipped."
+    assert lines[1] == f"{problems} problems found, 6 checks skipped."
     assert "12 judged queries, 2 runs, convention default" in done.stderr
 
 
@@ -386,6 +387,7 @@ def test_audit_every_problem_kind_has_a_remedy():
                     isinstance(problem, ast.Constant) and not problem.value
                 ):
                     kinds.add(check_name.value)
+    kinds |= {kind.name for kind in CHARACTER_KINDS} | {"mojibake"}  # named by a variable
     assert kinds == set(REMEDIES)
     found = audit({"q": {"a": 1}}, {"q": {"a": 1.0, "b": 1.0}})
     assert {finding.check: finding.remedy for finding in found.problems} == {

@@ -117,7 +117,11 @@ def test_check_duplicates_effect_by_hand():
 def test_check_duplicates_with_equal_grades_have_no_problem():
     documents = {"a": "one text", "b": "One text", **{f"d{i}": f"text number {i}" for i in range(100)}}
     found = find_by_check(corpus.check_duplicates, make_audit_input({"q": {"a": 1, "b": 1}}, documents=documents))
-    assert (found["duplicates"].count, found["duplicates"].problem, found["duplicates"].effect) == (2, False, "")
+    assert (found["duplicates"].count, found["duplicates"].problem, found["duplicates"].effect) == (
+        2,
+        False,
+        corpus.DUPLICATES_EFFECT,
+    )
 
 
 def test_check_duplicates_empty_documents_are_a_problem_if_means_change():

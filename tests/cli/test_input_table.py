@@ -28,7 +28,8 @@ ACCEPTED = {
     "k-range": "experiment/bm25 experiment",
     "gate QRELS": "run.json experiment qrels.txt beir",
     "gate": "experiment/bm25 scores.csv",
-    "audit": "run.json experiment/bm25 experiment qrels.txt beir",
+    "audit": "run.json experiment/bm25 experiment qrels.txt beir corpus.jsonl corpus.ndjson corpus.csv "
+    "corpus.parquet texts_md texts_rst texts_txt",
     "audit RUN": "bm25.run run.json experiment/bm25",
     "audit CORPUS": CORPORA,
     "fuse": "bm25.run run.json experiment/bm25",
@@ -37,8 +38,6 @@ ACCEPTED = {
     "validate CORPUS": f"{CORPORA} bm25.run vectors.npy",
     "convert": "bm25.run run.json experiment qrels.txt beir samples.jsonl",
     "judge": "samples.jsonl judged",
-    "lint": f"{CORPORA} scores.csv result.json",
-    "lint QRELS": "run.json experiment qrels.txt beir",
     "novelty": CORPORA,
     "novelty KNOWN": CORPORA,
     "gain BEFORE": CORPORA,

@@ -83,7 +83,7 @@ def ragauge(tmp_path):
         ("gate qrels.txt bm25.run -r 'ndcg@10 > 40%'", "a percentage needs a change", "write `ndcg@10 > 0.4`"),
         ("stress --store pinecone --corpus corpus.jsonl", "unknown store `pinecone`", "`module:Class`"),
         ("run pydocs -s bm26", "unknown retriever `bm26`", "did you mean `bm25`?"),
-        ("lint corpus.jsonl --check foo", "unknown check `foo`", "hoose one of readable"),
+        ("audit corpus.jsonl --check foo", "unknown check `foo`", "hoose one of expect"),
         ("judge samples.jsonl -m faithfull", "unknown answer measure `faithfull`", "did you mean `faithfulness`?"),
         ("judge samples.jsonl --token-price 1", "--token-price must be IN,OUT", "use `--token-price 0.15,0.6`"),
         ("novelty corpus.jsonl --known nofile", "unknown dataset `nofile`", "list all with `ragauge datasets`"),
@@ -109,7 +109,6 @@ def test_cli_without_arguments_prints_help_once(ragauge):
 WRITE_FILES = {
     "evaluate": "qrels.txt bm25.run",
     "stress": "--store memory --corpus corpus.jsonl",
-    "lint": "corpus.jsonl",
     "tokenizers": "corpus.jsonl",
 }
 """Commands that write files, with arguments."""

@@ -60,7 +60,6 @@ def run_command(tmp_path):
         ("fuse --list --method rrf", "--method does not apply to --list"),
         ("audit --list --strict", "--strict does not apply to --list"),
         ("audit qrels.txt a.run --full --json", "--full has no effect with --json"),
-        ("lint --list --strict", "--strict does not apply to --list"),
         ("bench --poisson", "--poisson has no effect without --qps"),
         ("bench --seconds 3", "--seconds has no effect without --clients, --qps or --mixed"),
         ("bench --quick --no-sweep", "--quick has no effect with --no-sweep"),

@@ -16,7 +16,6 @@ from ragauge.core.errors import BadInput
 
 INPUTS = Path(__file__).parents[1] / "goldens/inputs"
 COMMANDS = {
-    "lint": ["lint", INPUTS / "dirty.jsonl"],
     "novelty": ["novelty", INPUTS / "new.jsonl", "--known", INPUTS / "known.jsonl", "--embedder", "words"],
     "gain": ["gain", "--before", INPUTS / "kb", "--add", INPUTS / "new.jsonl", "-k", "3", "-w", "recall@3=1"],
     "stress": ["stress", "--store", "sqlite-vec", "--corpus", INPUTS / "known.jsonl", "--mode", "one by one"],

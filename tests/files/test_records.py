@@ -34,7 +34,6 @@ COMMANDS = {
     "ragauge-gain": "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w recall@3=0.5 -w novelty=0.5 --json",
     "ragauge-gate": "gate inputs/qrels.txt inputs/dense.run -b inputs/bm25.run -r 'mrr not worse' -r 'map > 1' --json",
     "ragauge-judged": "judge folders/judged -C default,no_claims=one --json",
-    "ragauge-lint": "lint inputs/dirty.jsonl --json",
     "ragauge-novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --chat lexical --json",
     "ragauge-report": "report folders/run --format json",
     "ragauge-scores": "evaluate inputs/qrels.txt inputs/bm25.run inputs/dense.run --per-query --json",

@@ -17,13 +17,12 @@ from jsonschema import Draft202012Validator
 
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
-from ragauge.core.findings import Finding, FindingTable
+from ragauge.core.findings import Audit, Finding, FindingTable
 from ragauge.core.record_types import json_form
 from ragauge.core.records import Dataset, Judgments
 from ragauge.files.json_schemas import json_schema
 from ragauge.files.serialization import detect_schema, from_json_data, read_record, to_json_data
 from ragauge.knowledge.gain.results import AddedDocument, Gain, GainTerm, QueryChange
-from ragauge.knowledge.lint.results import Lint
 from ragauge.store_stress.results import IngestionResult, OperationTiming, ReadBack, Stage, StoreFailure, StressTest
 
 DOCUMENTS = [Document("a", "red fox"), Document("b", "brown dog", "Dogs", {"n": 1})]
@@ -81,12 +80,10 @@ def test_from_json_data_wrong_type_raises_with_source(data):
 
 
 def test_to_json_data_finding_grid_round_trip():
-    lint = Lint(
-        "c",
-        1,
-        [Finding("c", "empty", True, 1, "one", ["d1"], table=FindingTable(["a", "b"], [["x", 1.5], ["y", None]]))],
+    audit = Audit(
+        [Finding("c", "empty", True, 1, "one", ["d1"], table=FindingTable(["a", "b"], [["x", 1.5], ["y", None]]))]
     )
-    restored = from_json_data(Lint, round_trip_json(lint), source="x.json")
+    restored = from_json_data(Audit, round_trip_json(audit), source="x.json")
     assert restored.findings[0].table is not None
     assert restored.findings[0].table.rows == [["x", 1.5], ["y", None]]
 
@@ -236,10 +233,10 @@ def test_from_json_data_missing_key_raises_error():
 @pytest.mark.parametrize(
     ("text", "schema"),
     [
-        ('{"schema": "ragauge-lint/1", "corpus": "c"}', "ragauge-lint"),
-        ('[\n {\n  "schema": "ragauge-lint/1"', "ragauge-lint"),
-        ('{"schema": "other-lint/1"}', None),
-        ('{"corpus": "c", "schema": "ragauge-lint/1"}', None),
+        ('{"schema": "ragauge-audit/1", "corpus": "c"}', "ragauge-audit"),
+        ('[\n {\n  "schema": "ragauge-audit/1"', "ragauge-audit"),
+        ('{"schema": "other-audit/1"}', None),
+        ('{"corpus": "c", "schema": "ragauge-audit/1"}', None),
         ("", None),
     ],
 )
@@ -250,7 +247,7 @@ def test_detect_schema_reads_only_first_key(tmp_path, text, schema):
     assert detect_schema(tmp_path) is None
 
 
-@pytest.mark.parametrize("text", ['{"schema": "ragauge-lint/9"}', '{"schema": 3}', "[1]", '{"schema": "ragauge-x/1"}'])
+@pytest.mark.parametrize("text", ['{"schema": "ragauge-audit/9"}', '{"schema": 3}', "[1]", '{"schema": "ragauge-x/1"}'])
 def test_read_record_unknown_schema_or_version_raises_error(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)

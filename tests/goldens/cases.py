@@ -138,6 +138,7 @@ CASES: list[Case] = [
     Case("gate-run-folder", "gate folders/run/bm25 -r 'recall@10 >= 0.2' -r 'failed <= 0' -r 'missing <= 80' --json"),
     Case("gate-judged-folder", "gate folders/judged -r 'faithfulness >= 0.2' --json", exit_code=1),
     Case("audit-toy", f"audit {TOY} --json"),
+    Case("audit-corpus", "audit inputs/dirty.jsonl --json"),
     Case("audit-run-folder", "audit folders/run --json"),
     Case(
         "audit-leaky",
@@ -200,9 +201,6 @@ CASES: list[Case] = [
     Case("gain-kb-csv", "gain --before inputs/kb --add inputs/new.jsonl -k 3 -w ndcg@3=1 --csv"),
     Case("novelty-new", "novelty inputs/new.jsonl --known inputs/known.jsonl --chat lexical --json"),
     Case("novelty-new-csv", "novelty inputs/new.jsonl --known inputs/known.jsonl --csv"),
-    Case("lint-dirty", "lint inputs/dirty.jsonl --json"),
-    Case("lint-dirty-csv", "lint inputs/dirty.jsonl --csv"),
-    Case("lint-cranfield", "lint {data}/cranfield/beir --json", needs="cranfield"),
     Case(
         "tokenizers-known",
         "tokenizers inputs/known.jsonl -t bytes -t characters -t 'bpe(vocabulary=300)' --held-out 0 --json",

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from ragauge.audits import audit
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments.run import run
 from ragauge.judging.judge import judge
-from ragauge.knowledge.lint import lint
 from ragauge.reports.overviews import report
 
 TOPICS = ["bees", "honey", "flowers", "wings", "hives", "stings"]
@@ -50,8 +50,6 @@ COMMANDS = {
     "validate CORPUS": "validate qrels.txt --corpus {}",
     "convert": "convert {} out.jsonl",
     "judge": "judge {} --json",
-    "lint": "lint {} --json",
-    "lint QRELS": "lint corpus.jsonl --qrels {} --json",
     "novelty": "novelty {} --known corpus.jsonl -e words --json",
     "novelty KNOWN": "novelty corpus.jsonl --known {} -e words --json",
     "gain BEFORE": "gain --dataset beir --before {} --add page.md --json -e words",
@@ -121,7 +119,7 @@ def write_inputs(folder: Path) -> Path:
     judge(str(folder / "samples.jsonl"), ["faithfulness"], chat="lexical", folder=folder / "judged")
     np.save(folder / "vectors.npy", np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32))
     (folder / "empty.txt").write_text("")
-    report(lint(folder / "corpus.jsonl"), folder / "result.json")
+    report(audit(documents=folder / "corpus.jsonl"), folder / "result.json")
     return folder
 
 

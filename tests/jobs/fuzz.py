@@ -168,7 +168,7 @@ HTTP_REPLIES = {
 def _write_results(folder: Path) -> None:
     """Write results of commands as JSON files, which `report` reads."""
     for name, line in {
-        "lint": "lint inputs/dirty.jsonl",
+        "audit": "audit inputs/dirty.jsonl",
         "novelty": "novelty inputs/new.jsonl --known inputs/known.jsonl --embedder words",
         "tokens": "tokenizers inputs/kb -t bytes",
     }.items():
@@ -480,7 +480,7 @@ def targets() -> Iterator[Target]:
     yield Target("folders/bench/benchmark.json", "report {}")
     for use in ("report {}", "compare {} folders/judged_b", "gate {} -r faithfulness>=0", "validate {}", "evaluate {}"):
         yield Target("folders/judged", use)
-    for name in ("lint", "novelty", "tokens"):
+    for name in ("audit", "novelty", "tokens"):
         yield Target(f"result_{name}.json", "report {}")
     for ending in ("txt", "json", "csv", "jsonl"):
         seed = f"targets.{ending}" if ending != "txt" else "inputs/targets.txt"
@@ -501,7 +501,7 @@ def targets() -> Iterator[Target]:
     yield Target("stix.json", read_own_dataset)
     corpora = ["corpus.csv", "corpus.tsv", "corpus.json", "corpus.parquet", "inputs/dirty.jsonl", "papers", "inputs/kb"]
     for seed in corpora:
-        yield Target(seed, "lint {}")
+        yield Target(seed, "audit --corpus {}")
         yield Target(seed, "novelty {} --known inputs/known.jsonl --embedder words")
         yield Target(seed, "tokenizers {} -t bytes")
     yield Target("inputs/kb", "run {} -s bm25 --out out --warmup 0")

@@ -1,6 +1,6 @@
 """Run the examples of documentation pages and write their output into the pages.
 
-Usage: `python tests/jobs/update_docs.py docs/lint.md …`; without a page, all pages. Review the differences before you
+Usage: `python tests/jobs/update_docs.py docs/audit.md …`; without a page, all pages. Review the differences before you
 commit them: a changed number is a defect, a changed sentence may be intended.
 """
 

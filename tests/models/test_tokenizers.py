@@ -422,14 +422,6 @@ def test_transformers_tokenizer_name_depends_on_vocabulary():
     assert TransformersTokenizer.around(transformers.ByT5Tokenizer(), "byt5").name == many.name
 
 
-def test_counter_from_file_includes_special_tokens(model_folder):
-    from ragauge.knowledge.lint.checks_texts import counter_from_file
-
-    counter = counter_from_file(model_folder, None)
-    assert (counter.name, counter.limit) == ("tiny-bert", 16)
-    assert counter.counts(["The ferry leaves.", ""]) == [7, 2]
-
-
 def test_huggingface_tokenizer_around_keeps_library_object_unchanged():
     library = import_tokenizers()
     library_tokenizer = library.Tokenizer(library.models.WordLevel({"a": 0, "?": 1}, unk_token="?"))

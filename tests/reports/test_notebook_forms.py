@@ -10,9 +10,8 @@ import pytest
 
 import ragauge
 from html_forms import check_fragment
-from ragauge.core.findings import Finding
+from ragauge.core.findings import Audit, Finding
 from ragauge.core.record_types import RESULT_MODULES, VIEW_MODULES, TabularResult, find_record_type, import_reporter
-from ragauge.knowledge.lint.results import Lint
 from ragauge.output.html_tables import MAX_FRAGMENT_ROWS, render_fragment
 from ragauge.output.report import Report, ResultReporter, Section
 from ragauge.output.tables import Column, Table
@@ -78,7 +77,7 @@ def test_result_types_are_tabular():
 
 def test_record_repr_html_is_escaped():
     finding = Finding(MARKUP, "empty", True, 1, MARKUP, [MARKUP], remedy=MARKUP)
-    text = Lint(MARKUP, 1, [finding], notes=[f"run `{MARKUP}`"])._repr_html_()
+    text = Audit([finding], notes=[f"run `{MARKUP}`"])._repr_html_()
     check_fragment(text)
     assert "<code>&lt;script&gt;" in text
 
@@ -128,7 +127,7 @@ def test_to_polars_unregistered_type_raises_type_error():
 
 
 def test_to_pandas_missing_pandas_raises_missing_extra(monkeypatch):
-    result = Lint("c", 1, [])
+    result = Audit([])
     load = builtins.__import__
 
     def without_pandas(name, *args, **kwargs):

@@ -1,4 +1,4 @@
-"""Result files of lint and stress tests: one result, several results, and results combined with runs."""
+"""Result files of audits and stress tests: one result, several results, and results combined with runs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ import pytest
 from command import run_python
 from ragauge import report
 from ragauge.core.errors import BadInput
-from ragauge.core.findings import Finding
+from ragauge.core.findings import Audit, Finding
 from ragauge.files.serialization import to_json
-from ragauge.knowledge.lint.results import Lint
 from ragauge.reports.registry import find_formats, is_result_file, read_results, write_results
 from ragauge.store_stress.results import IngestionResult, OperationTiming, ReadBack, StressTest
 
-LINT = Lint("corpus.jsonl", 2, [Finding("corpus.jsonl", "empty", True, 1, "1 of 2 documents is empty", ["d1"])])
+AUDIT = Audit([Finding("corpus", "empty documents", True, 1, "1 of 2 documents is empty", ["d1"])])
 
 
 def run_cli(*arguments, cwd):
@@ -57,13 +56,13 @@ def test_csv_format_same_type_results_share_one_header():
 
 
 def test_csv_format_mixed_result_types_raises_error():
-    with pytest.raises(BadInput, match="one table cannot contain results of lint and stress"):
-        find_formats(StressTest)["csv"].write([LINT, make_stress_test("a")])
+    with pytest.raises(BadInput, match="one table cannot contain results of audit and stress"):
+        find_formats(StressTest)["csv"].write([AUDIT, make_stress_test("a")])
 
 
 def test_report_several_results_page_has_unique_ids(tmp_path):
     path = tmp_path / "page.html"
-    report([make_stress_test("a"), make_stress_test("b"), LINT], path)
+    report([make_stress_test("a"), make_stress_test("b"), AUDIT], path)
     text = path.read_text()
     ids = re.findall(r'<section id="([^"]+)"', text)
     assert len(ids) == len(set(ids))
@@ -72,10 +71,10 @@ def test_report_several_results_page_has_unique_ids(tmp_path):
 
 def test_report_several_results_page_navigation_links_sections(tmp_path):
     path = tmp_path / "page.html"
-    report([LINT, make_stress_test("a"), make_stress_test("b")], path)
+    report([AUDIT, make_stress_test("a"), make_stress_test("b")], path)
     nav = re.search("<nav.*?</nav>", path.read_text(), re.DOTALL).group()
     entries = re.findall(r'<a href="#([^"]+)">([^<]+)</a>', nav)
-    titles = ["Stores under stress", "Lint", "Stress test of a", "Stress test of b", "Provenance"]
+    titles = ["Stores under stress", "Audit", "Stress test of a", "Stress test of b", "Provenance"]
     assert [name for _, name in entries] == titles
     assert {place for place, _ in entries} <= set(re.findall(r'<section id="([^"]+)"', path.read_text()))
 
@@ -91,9 +90,9 @@ def test_results_page_fits_phone_and_desktop_widths(open_page, tmp_path):
     text = "a sentence that is too long for a column of a phone"
     findings = [Finding("c", f"replacement characters {i}", True, 1, text, effect=text, remedy=text) for i in range(9)]
     path = tmp_path / "page.html"
-    write_results([Lint("c", 2, findings), make_stress_test("a"), make_stress_test("b")], [str(path)])
+    write_results([Audit(findings), make_stress_test("a"), make_stress_test("b")], [str(path)])
     phone = open_page(path, charts=True, size=(390, 800))
-    assert phone.locator("#lint-findings article").count() == 9
+    assert phone.locator("#audit-problems-1 article").count() == 9
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390
     desktop = open_page(path, charts=True, size=(1200, 800))
     assert desktop.evaluate("(nav => nav.scrollWidth <= nav.clientWidth)(document.querySelector('nav'))")
@@ -101,10 +100,10 @@ def test_results_page_fits_phone_and_desktop_widths(open_page, tmp_path):
 
 def test_write_results_keeps_zero_width_joiners(tmp_path):
     astronaut, persian = "\U0001f469\u200d\U0001f680", "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645"
-    lint = Lint(f"{astronaut} {persian}", 1, [Finding("x", "empty", True, 1, astronaut, [persian])])
+    audit = Audit([Finding(f"{astronaut} {persian}", "empty", True, 1, astronaut, [persian])])
     for form in ("html", "md"):
         path = tmp_path / f"x.{form}"
-        write_results([lint], [str(path)])
+        write_results([audit], [str(path)])
         text = path.read_text()
         assert astronaut in text
         assert persian in text
@@ -113,10 +112,10 @@ def test_write_results_keeps_zero_width_joiners(tmp_path):
 
 def test_write_results_text_is_escaped(tmp_path):
     markup = "<script>alert(1)</script>\x1b[31m"
-    lint = Lint(markup, 1, [Finding(markup, "empty", True, 1, markup, [markup])], notes=[markup])
+    audit = Audit([Finding(markup, "empty", True, 1, markup, [markup])], notes=[markup])
     for form in ("html", "md"):
         path = tmp_path / f"x.{form}"
-        write_results([lint], [str(path)])
+        write_results([audit], [str(path)])
         text = path.read_text()
         assert "<script>alert(1)" not in text
         assert "\x1b" not in text
@@ -151,30 +150,30 @@ def test_read_results_invalid_value_raises_error(tmp_path, change, message):
 def test_report_command_combines_results_with_runs(tmp_path):
     (tmp_path / "q.txt").write_text("q1 0 d1 1\n")
     (tmp_path / "a.run").write_text("q1 Q0 d1 1 0.9 a\n")
-    write_results([LINT], [str(tmp_path / "lint.json")])
+    write_results([AUDIT], [str(tmp_path / "audit.json")])
     write_results([make_stress_test("a"), make_stress_test("b")], [str(tmp_path / "stress.json")])
-    process = run_cli("report", "lint.json", "stress.json", "-o", "page.html", cwd=tmp_path)
+    process = run_cli("report", "audit.json", "stress.json", "-o", "page.html", cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert "1 of 2 documents is empty" in (tmp_path / "page.html").read_text()
     files = [word for form in ("html", "md", "json") for word in ("-o", f"run.{form}")]
-    with_results = ["--with", "lint.json", "--with", "stress.json"]
+    with_results = ["--with", "audit.json", "--with", "stress.json"]
     process = run_cli("report", "q.txt", "a.run", *with_results, *files, cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     page = (tmp_path / "run.html").read_text()
-    assert 'href="#lint-' in page
+    assert 'href="#audit-' in page
     assert "1 of 2 documents is empty" in (tmp_path / "run.md").read_text()
     schemas = [result["schema"] for result in json.loads((tmp_path / "run.json").read_text())]
-    assert schemas == ["ragauge-report/1", "ragauge-lint/1", "ragauge-stress/1", "ragauge-stress/1"]
+    assert schemas == ["ragauge-report/1", "ragauge-audit/1", "ragauge-stress/1", "ragauge-stress/1"]
     process = run_cli("report", "run.json", "-o", "again.html", cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert "1 of 2 documents is empty" in (tmp_path / "again.html").read_text()
 
 
 def test_report_command_prints_result_and_rejects_overwrite(tmp_path):
-    write_results([LINT], [str(tmp_path / "lint.json")])
-    process = run_cli("report", "lint.json", cwd=tmp_path)
+    write_results([AUDIT], [str(tmp_path / "audit.json")])
+    process = run_cli("report", "audit.json", cwd=tmp_path)
     assert process.returncode == 0, process.stderr
     assert "1 of 2 documents is empty" in process.stdout
-    process = run_cli("report", "lint.json", "-o", "lint.json", cwd=tmp_path)
+    process = run_cli("report", "audit.json", "-o", "audit.json", cwd=tmp_path)
     assert process.returncode == 2
     assert "this file is read" in process.stderr

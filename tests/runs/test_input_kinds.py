@@ -84,7 +84,7 @@ def test_resolve_input_expected_kinds_resolve_ambiguity(input_folder):
 
 
 def test_resolve_input_returns_facts_and_name(input_folder):
-    assert resolve_input(input_folder / "result.json").facts["schema"] == "ragauge-lint"
+    assert resolve_input(input_folder / "result.json").facts["schema"] == "ragauge-audit"
     assert resolve_input(input_folder / "experiment" / "bm25").name == "bm25"
     assert resolve_input(input_folder / "scores.csv", name="mine").name == "mine"
     assert resolve_input("pydocs").name == "pydocs"

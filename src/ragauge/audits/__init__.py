@@ -13,6 +13,7 @@ from ragauge.audits.audit_input import AuditInput
 from ragauge.audits.checks import AUDIT_CHECKS, run_audit_checks
 from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.findings import Audit, has_code, merge_notes
+from ragauge.core.protocols import Embedder
 from ragauge.core.records import Judgments, Run
 from ragauge.core.settings import check_keywords
 from ragauge.evaluation.checks import select_checks
@@ -29,9 +30,10 @@ from ragauge.measures.judged_ranks import defined_depth
 from ragauge.measures.names import Measure
 from ragauge.measures.scoring import NO_RELEVANT_DOCUMENTS, UNJUDGED_QUERIES, is_beyond_depth
 from ragauge.output.numbers import pluralise
+from ragauge.runs.input_kinds import is_corpus_alone
 from ragauge.runs.inputs import Inputs, open_run
 from ragauge.runs.results import Experiment
-from ragauge.runs.texts import DocumentTexts
+from ragauge.runs.texts import DocumentTexts, load_texts
 
 ExpectedScores = Mapping[str, str | float] | Iterable[str]
 
@@ -45,10 +47,12 @@ class AuditOptions(TypedDict, total=False):
     """Names of checks; None for all."""
     targets: Any
     """Map from documents to targets, for dr@k."""
+    embedder: str | Embedder | None
+    """Embedder whose token limit the documents are compared with."""
 
 
 def audit(
-    qrels: Any,
+    qrels: Any = None,
     runs: Any = None,
     *,
     documents: Any = None,
@@ -60,7 +64,8 @@ def audit(
 
     `qrels` and `runs` are judgments and one run, or several runs by name. `qrels` may also be a Dataset or a dataset
     folder, which include their texts. Without `runs`, it may be an Experiment or a folder written by `run`, which
-    include runs, repeats and measures too. `documents` is a sequence of Document, a Dataset or a path. `queries` is
+    include runs, repeats and measures too, or a corpus. Without judgments, only the documents are checked. `documents`
+    is a sequence of Document, a Dataset or a path. `queries` is
     a mapping from ids to texts, or a path. `expect` maps measures to published scores that are to be explained, e.g.
     `{"ndcg@10": "0.7439"}`; pass a string to keep trailing zeros. `repeats` are further runs of the same systems.
     `checks` selects checks by name; None runs all of them.
@@ -70,9 +75,10 @@ def audit(
     [('ties', True, 'ndcg@10 0.6309 to 1.0000')]
     """
     check_keywords("audit", options, AuditOptions)
-    values = [qrels] if runs is None else [qrels, runs]
-    named = {"documents": documents, "queries": queries}
-    sources = _open_sources(Inputs.resolve(*values, named=named, runs_required=False))
+    if qrels is None and runs is not None:
+        raise BadInput("an audit of runs requires judgments", hint="use `ragauge.audit(qrels, runs)`")
+    values = [value for value in (qrels, runs) if value is not None]
+    sources = _open_sources(values, {"documents": documents, "queries": queries})
     repeat_runs = {
         name: [open_run(source, name, with_ranks=True) for source in more] for name, more in (repeats or {}).items()
     }
@@ -93,10 +99,10 @@ def audit_files(
 ) -> Audit:
     """Audit command-line arguments: `QRELS RUN…`, or folders written by `run`.
 
-    Several files of one name are repeats of one system. Judgments without runs, or a dataset, can be audited too.
+    Several files of one name are repeats of one system. Judgments without runs, a dataset, or a corpus can be audited
+    too.
     """
-    named = {"documents": corpus, "queries": queries, "dataset": dataset}
-    sources = _open_sources(Inputs.resolve(*arguments, named=named, split=split, runs_required=False))
+    sources = _open_sources(arguments, {"documents": corpus, "queries": queries, "dataset": dataset}, split)
     settings = replace(_merge_settings(sources, options), form=qrels_format, split=split)
     return _run_audit(settings, sources.runs, sources.repeats, sources.texts)
 
@@ -105,6 +111,7 @@ class _AuditSources(NamedTuple):
     """Inputs of an audit, with the measures and the convention that they bring."""
 
     qrels: Any
+    """None if only a corpus is given."""
     runs: Mapping[str, Run]
     repeats: Mapping[str, Sequence[Run]]
     texts: DocumentTexts
@@ -112,7 +119,27 @@ class _AuditSources(NamedTuple):
     convention: str | Convention = "default"
 
 
-def _open_sources(inputs: Inputs) -> _AuditSources:
+def find_corpus_alone(arguments: Sequence[Any], documents: Any = None) -> Any:
+    """Return the corpus if there are no judgments: the only argument, or `documents`; else None."""
+    if not arguments:
+        return documents
+    is_corpus = len(arguments) == 1 and documents is None and is_corpus_alone(arguments[0])
+    return arguments[0] if is_corpus else None
+
+
+def _open_sources(values: Sequence[Any], named: Mapping[str, Any], split: str | None = None) -> _AuditSources:
+    corpus = find_corpus_alone(values, named["documents"])
+    if corpus is not None:
+        texts = load_texts(None, corpus, named["queries"], split)
+        if not texts.documents:
+            raise BadInput("no documents to audit", hint="check the path and the file format")
+        return _AuditSources(None, {}, {}, texts)
+    if not values:
+        raise BadInput(
+            "no input given; expected QRELS and runs, a run folder, or a corpus",
+            hint="use `ragauge audit qrels.txt bm25.run` or `ragauge audit corpus.jsonl`",
+        )
+    inputs = Inputs.resolve(*values, named=named, split=split, runs_required=False)
     opened = inputs.open_runs(with_ranks=True)
     judgments_source = inputs.named_inputs["judgments"]
     convention = (
@@ -138,6 +165,7 @@ class _AuditSettings:
     expect: ExpectedScores | None
     checks: str | Iterable[str] | None
     targets: Any = None
+    embedder: str | Embedder | None = None
     form: str | None = None
     split: str | None = None
 
@@ -151,6 +179,7 @@ def _merge_settings(sources: _AuditSources, options: AuditOptions) -> _AuditSett
         options.get("expect"),
         options.get("checks"),
         options.get("targets"),
+        options.get("embedder"),
     )
 
 
@@ -173,8 +202,12 @@ def _run_audit(
             f"{', '.join(map(str, undefined))} cannot be audited: a run was made with k={min(limits):g}",
             hint=f"use a cutoff of at most {min(limits):g}, or run again with a larger -k",
         )
-    judgments = judgments_for_measures(
-        measures, question.qrels, qrels_format=question.form, targets=question.targets, split=question.split
+    judgments = (
+        Judgments({})
+        if question.qrels is None
+        else judgments_for_measures(
+            measures, question.qrels, qrels_format=question.form, targets=question.targets, split=question.split
+        )
     )
     audit_input = AuditInput(
         judgments,
@@ -186,15 +219,28 @@ def _run_audit(
         {name: [*run.trials()[1:], *repeats.get(name, ())] for name, run in runs.items()},
         undefined,
         _parse_published_scores(question.expect),
+        _open_embedder(question.embedder),
     )
     # An input that no convention can score is an error of the caller, not a finding.
     notes = merge_notes(note for run in runs for note in audit_input.scores(run).notes)
     outcome = run_audit_checks(audit_input, chosen, texts.absent)
-    counts = f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}"
-    about = f"{counts}, convention {audit_input.convention.name}"
+    about = (
+        f"{pluralise(len(judgments), 'judged query')}, {pluralise(len(runs), 'run')}, "
+        f"convention {audit_input.convention.name}"
+        if audit_input.has_judgments
+        else pluralise(len(texts.documents or ()), "document")
+    )
     codes = (UNJUDGED_QUERIES, NO_RELEVANT_DOCUMENTS, DIFFERING_TRIALS)
     scored = [note for note in notes if any(has_code(note, code) for code in codes)]
     return Audit(outcome.findings, outcome.skipped, [about, *scored], list(runs))
+
+
+def _open_embedder(embedder: str | Embedder | None) -> Embedder | None:
+    if not isinstance(embedder, str):
+        return embedder
+    from ragauge.models.embedders import open_embedder  # most audits need no model
+
+    return open_embedder(embedder)
 
 
 def _relax_convention(convention: Convention, judgments: Judgments, runs: Iterable[Run]) -> Convention:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ragauge.core.documents import Document
 from ragauge.core.findings import FindingTable
+from ragauge.core.protocols import Embedder
 from ragauge.core.records import Judgments, Run, RunFrames, Scores, ScoresByQuery, have_different_rankings
 from ragauge.evaluation.evaluate import average_trials
 from ragauge.measures.conventions import Convention
@@ -41,8 +42,15 @@ class AuditInput:
     """Requested measures that are left out because their cutoff exceeds the k of some run."""
     claims: Sequence[tuple[str, str]] = ()
     """Pairs of a measure and a published score to explain, as text with its digits."""
+    embedder: Embedder | None = None
+    """Embedder whose token limit the documents are compared with."""
     _ranks_cache: dict[tuple[Any, ...], JudgedRanks] = field(default_factory=dict, repr=False)
     _trials_cache: dict[str, Sequence[Run]] = field(default_factory=dict, repr=False)
+
+    @property
+    def has_judgments(self) -> bool:
+        """Whether there are judgments; otherwise only the corpus is audited."""
+        return len(self.judgments) > 0
 
     @property
     def main_measure(self) -> Measure:

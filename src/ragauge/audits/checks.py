@@ -13,6 +13,7 @@ from ragauge.audits import (
     chance_level,
     comparability,
     corpus,
+    corpus_texts,
     judgment_coverage,
     leakage,
     score_explanation,
@@ -66,6 +67,11 @@ REMEDIES: Mapping[str, str] = {
     "contradictions": "judge these pairs again; until then use the higher grade",
     "empty documents": "add their texts, or remove them from the corpus and the judgments",
     "near duplicates": "keep one document per group, or give all of them the same judgments",
+    "replacement characters": "decode the source again with its actual encoding, or export it again",
+    "control characters": "remove all control characters except tab, line feed, form feed and carriage return",
+    "mojibake": "decode the source again with its actual encoding, or repair the texts with ftfy.fix_encoding",
+    "token limit": "split texts into chunks within the limit, or use an embedder with a higher limit",
+    "languages": "use a multilingual embedder, or remove these documents",
     "own documents": "remove each query's own document from its ranking before scoring",
     "shared ids": "score with `-C own=kept`, or give queries and documents different ids",
     "verbatim answers": "also report the score without these queries, or rephrase the queries",
@@ -95,6 +101,7 @@ def with_remedy(finding: Finding, *, leaking: bool = False) -> Finding:
 
 
 A_RUN = Requirement[AuditInput]("a run", lambda audit_input: bool(audit_input.runs), "no run given")
+JUDGMENTS = Requirement[AuditInput]("judgments", lambda audit_input: audit_input.has_judgments, "no judgments given")
 DOCUMENTS = Requirement[AuditInput](
     "documents",
     lambda audit_input: audit_input.documents is not None,
@@ -109,6 +116,11 @@ REPEATS = Requirement[AuditInput](
     "repeats",
     lambda audit_input: any(audit_input.repeats.values()),
     "no system has several trials; give NAME=FILE again (repeats=), or run with --repeats (repeats=)",
+)
+AN_EMBEDDER = Requirement[AuditInput](
+    "an embedder",
+    lambda audit_input: audit_input.embedder is not None,
+    "no embedder given; add --embedder minilm (embedder=)",
 )
 A_NUMBER = Requirement[AuditInput](
     "a number",
@@ -159,6 +171,7 @@ AUDIT_CHECKS: Mapping[str, Check[AuditInput]] = {
             "truncated-judgments",
             "truncated judgments, maximum scores below 1",
             judgment_coverage.check_truncated_judgments,
+            (JUDGMENTS,),
         ),
         Check("depth", "runs shallower than a measure's cutoff", judgment_coverage.check_depth, (A_RUN,)),
         Check(
@@ -172,27 +185,36 @@ AUDIT_CHECKS: Mapping[str, Check[AuditInput]] = {
         Check("identical-runs", "identical runs, identical measures", suspicious_scores.check_identical_runs, (A_RUN,)),
         Check("comparability", "runs with different inputs", comparability.check_comparability, (A_RUN,)),
         Check("trials", "rankings that differ between trials", stability.check_trials, (A_RUN, REPEATS)),
-        Check("query-count", "too few queries, overall or for a difference", stability.check_query_count),
-        Check("orphans", "judgments of unknown documents or queries", corpus.check_orphans),
+        Check("query-count", "too few queries, overall or for a difference", stability.check_query_count, (JUDGMENTS,)),
+        Check("orphans", "judgments of unknown documents or queries", corpus.check_orphans, (JUDGMENTS,)),
         Check("duplicates", "documents with the same text", corpus.check_duplicates, (DOCUMENTS,)),
         Check("near-duplicates", "near-duplicate documents", corpus.check_near_duplicates, (DOCUMENTS,)),
+        Check("characters", "replacement and control characters", corpus_texts.check_characters, (DOCUMENTS,)),
+        Check("mojibake", "texts decoded with the wrong encoding", corpus_texts.check_mojibake, (DOCUMENTS,)),
+        Check(
+            "token-limit",
+            "texts longer than the embedder's token limit",
+            corpus_texts.check_token_limit,
+            (DOCUMENTS, AN_EMBEDDER),
+        ),
+        Check("languages", "documents in another language", corpus_texts.check_languages, (DOCUMENTS,)),
         Check(
             "own-documents",
             "queries that are documents of the corpus",
             leakage.check_own_documents,
-            (DOCUMENTS, QUERIES),
+            (JUDGMENTS, DOCUMENTS, QUERIES),
         ),
         Check(
             "verbatim",
             "queries contained in their relevant documents",
             leakage.check_verbatim_queries,
-            (DOCUMENTS, QUERIES),
+            (JUDGMENTS, DOCUMENTS, QUERIES),
         ),
         Check(
             "predictors",
             "fields that predict relevance better than text",
             leakage.check_predictors,
-            (DOCUMENTS, QUERIES),
+            (JUDGMENTS, DOCUMENTS, QUERIES),
         ),
     )
 }

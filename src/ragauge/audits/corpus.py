@@ -134,6 +134,13 @@ Higher than the share for exact duplicates, because near-duplicates still differ
 MIN_CLOSE_JACCARD = 0.95
 """Minimum Jaccard similarity at which near-duplicates differ in a word or two only."""
 
+EMPTY_EFFECT = "their vectors are zero or noise: some stores reject them, others return them for any query"
+DUPLICATES_EFFECT = "duplicates take adjacent ranks and displace other documents"
+NEAR_DUPLICATES_EFFECT = (
+    "near-duplicates displace other documents; if they contradict each other, an answer may be wrong"
+)
+"""Effects on retrieval, shown if no score shows the effect."""
+
 MAX_GROUPS_SHOWN = 3
 """Maximum number of duplicate groups shown as examples."""
 MAX_DOCUMENTS_COMPARED = 200_000
@@ -164,7 +171,7 @@ def check_duplicates(audit_input: AuditInput) -> Iterator[Finding]:
     size = sum(map(len, groups))
     message = (
         f"{size:,} of {pluralise(len(documents), 'document')} repeat the text of another (ignoring case and white "
-        f"space), in {pluralise(len(groups), 'group')}; "
+        f"space), in {pluralise(len(groups), 'group')}"
         f"{_judged_counts_text(audit_input, [doc for group in groups for doc in group])}"
     )
     if split:
@@ -179,7 +186,7 @@ def check_duplicates(audit_input: AuditInput) -> Iterator[Finding]:
         size,
         message,
         first_few([" = ".join(group[:3]) + (" = …" if len(group) > 3 else "") for group in groups], MAX_GROUPS_SHOWN),
-        effect,
+        effect or DUPLICATES_EFFECT,
         grid,
     )
     yield from _contradiction_findings(audit_input, [group for group in split if group.contradicts])
@@ -197,12 +204,15 @@ def _empty_document_findings(audit_input: AuditInput, empty: Sequence[str], tota
     yield Finding(
         "corpus",
         "empty documents",
-        bool(relevant) and all(not largest_change(audit_input, count) < VISIBLE_CHANGE for count in fixes.values()),
+        not audit_input.has_judgments
+        or (
+            bool(relevant) and all(not largest_change(audit_input, count) < VISIBLE_CHANGE for count in fixes.values())
+        ),
         len(empty),
-        f"{len(empty):,} of {pluralise(total, 'document')} {'has' if len(empty) == 1 else 'have'} no text; "
+        f"{len(empty):,} of {pluralise(total, 'document')} {'has' if len(empty) == 1 else 'have'} no text"
         f"{_judged_counts_text(audit_input, empty)}",
         first_few(empty),
-        effect,
+        effect or EMPTY_EFFECT,
         grid,
     )
 
@@ -275,7 +285,7 @@ def check_near_duplicates(audit_input: AuditInput) -> Iterator[Finding]:
     size = sum(map(len, groups))
     message = (
         f"{size:,} of {pluralise(len(documents), 'document')} are near-duplicates ({rule}), in "
-        f"{pluralise(len(groups), 'group')}; "
+        f"{pluralise(len(groups), 'group')}"
         f"{_judged_counts_text(audit_input, [doc for group in groups for doc in group])}"
     )
     if split:
@@ -288,7 +298,7 @@ def check_near_duplicates(audit_input: AuditInput) -> Iterator[Finding]:
         "corpus",
         "near duplicates",
         size >= MIN_NEAR_DUPLICATE_SHARE * len(documents)
-        or _count_queries(close) >= MIN_DUPLICATE_SHARE * len(audit_input.judgments),
+        or (bool(close) and _count_queries(close) >= MIN_DUPLICATE_SHARE * len(audit_input.judgments)),
         size,
         message,
         first_few(
@@ -298,7 +308,7 @@ def check_near_duplicates(audit_input: AuditInput) -> Iterator[Finding]:
             ],
             MAX_GROUPS_SHOWN,
         ),
-        effect,
+        effect or NEAR_DUPLICATES_EFFECT,
         grid,
     )
 
@@ -415,9 +425,12 @@ def _count_relevant(audit_input: AuditInput, documents: Sequence[str]) -> int:
 
 
 def _judged_counts_text(audit_input: AuditInput, documents: Sequence[str]) -> str:
+    """Describe how many documents are judged and relevant, as the end of a sentence; empty without judgments."""
+    if not audit_input.has_judgments:
+        return ""
     ids = set(documents)
     judged = {doc for docs in audit_input.judgments.nested.values() for doc in docs.keys() & ids}
-    return f"{len(judged):,} judged, {_count_relevant(audit_input, documents):,} relevant"
+    return f"; {len(judged):,} judged, {_count_relevant(audit_input, documents):,} relevant"
 
 
 def _count_queries(split: Sequence[InconsistentGroup]) -> int:

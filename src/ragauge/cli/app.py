@@ -47,7 +47,6 @@ COMMANDS: Mapping[str, CommandEntry] = {
     "stress": CommandEntry(BENCHMARK, "Stress-test a document store; exit with 3 if documents are lost or altered."),
     "embedders": CommandEntry(BENCHMARK, "Compare embedders on the same dataset."),
     "tokenizers": CommandEntry(BENCHMARK, "Compare tokenizers on the same texts: token counts, coverage, losses."),
-    "lint": CommandEntry(CORPUS, "Check a corpus for problems before it is embedded."),
     "novelty": CommandEntry(CORPUS, "Measure how much new information documents add to a corpus."),
     "gain": CommandEntry(CORPUS, "Measure how added documents change retrieval quality."),
     "datasets": CommandEntry(REFERENCE, "List the datasets, or show one."),

@@ -1,4 +1,4 @@
-"""`ragauge audit QRELS RUN…`: check scores for suspicious causes."""
+"""`ragauge audit QRELS RUN…` and `ragauge audit CORPUS`: check scores and corpora for flaws."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ from ragauge.cli.options import (
     measures_option,
     resolve_convention,
 )
-from ragauge.cli.output import check_outputs, print_table, write_result
-from ragauge.core.errors import BadInput
+from ragauge.cli.output import check_outputs, print_table, print_unread_notes, write_result
 from ragauge.core.findings import Audit
 from ragauge.output.tables import Column, Table
+
+JUDGMENT_OPTIONS = ("measure", "convention", "rel", "expect", "dataset", "targets", "split", "qrels_format")
+"""Options that have no effect on a corpus without judgments."""
 
 
 def audit(  # noqa: PLR0913 - each is an option of the command
@@ -34,7 +36,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="QRELS [RUN...]",
             help="Judgments and runs, or folders written by `run`; a BEIR folder includes its texts. Several "
-            "NAME=FILE with one name are trials of that system. Required without --list.",
+            "NAME=FILE with one name are trials of that system. A corpus alone is checked too.",
         ),
     ] = None,
     measure: Annotated[
@@ -52,6 +54,12 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         str | None,
         typer.Option(
             "-d", "--dataset", metavar="DATASET", help="Dataset with documents and queries, by name or folder."
+        ),
+    ] = None,
+    embedder: Annotated[
+        str | None,
+        typer.Option(
+            "-e", "--embedder", metavar="NAME", help="Embedder whose token limit the documents are compared with."
         ),
     ] = None,
     check: Annotated[
@@ -77,18 +85,18 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         allow_only_options(context, ["listing"], "--list")
         _print_audit_checks()
         return
-    if not files:
-        raise BadInput(
-            "no input given; expected QRELS and runs, or a run folder", hint="use `ragauge audit qrels.txt bm25.run`"
-        )
-    from ragauge.audits import audit_files
+    from ragauge.audits import audit_files, find_corpus_alone
     from ragauge.audits.report import build_report
 
     check_outputs(Audit, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name)
     if as_json or as_csv or (format_name is not None and not out):
         refuse_options(context, ["full"], "with --json, --csv and --format, which include all findings")
+    corpus_alone = find_corpus_alone(files or [], corpus)
+    if corpus_alone is not None:
+        refuse_options(context, JUDGMENT_OPTIONS, "without judgments", hint="pass judgments: `ragauge audit qrels.txt`")
+    print_unread_notes(corpus_alone or corpus)
     result = audit_files(
-        files,
+        files or [],
         corpus=corpus,
         queries=queries,
         dataset=dataset,
@@ -96,6 +104,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         convention=resolve_convention(convention, rel=rel),
         expect=expect or [],
         checks=check,
+        embedder=embedder,
         targets=targets,
         qrels_format=qrels_format,
         split=split,

@@ -16,12 +16,12 @@ PANELS: Mapping[str, str] = {
     INPUT: "--system --store --dataset --corpus --before --after --add --before-run --after-run --known "
     "--baseline --rule --rules --qrels --queries --answers --tags --targets --with --split --qrels-format "
     "--run-format --from --kind --max-queries --max-documents --max-vectors --max-samples --metric --metadata "
-    "--where --as-of --graph --start-documents --language --id-field --text-field --part --query "
+    "--where --part --query "
     "--allow-changed-corpus --allow-env --allow-host --probe",
     MEASURES: "--measure --convention --rel --depth -k --weight --weights --lower-is-better --higher-is-better "
-    "--expect --check --method --norm --tune --folds --by --common-queries --count-missing --success-threshold "
+    "--expect --check --method --norm --tune --folds --by --common-queries --count-missing "
     "--over --tolerance --at-least --score-judgments --novelty --chunk-size --chunk-overlap "
-    "--chunks-per-claim --reference-chunks --min-chars --max-chars --near-duplicate --problem-share --token-limit "
+    "--chunks-per-claim --reference-chunks --token-limit "
     "--held-out --threshold --label-threshold --labels --dimensions --sizes --perturb --perturbation-rate --seeds "
     "--context --filters --selectivity --changes --mixed --price-per-hour --canaries --questions "
     "--verdict-format",

@@ -56,7 +56,7 @@ def _find_values(command: str, option: str) -> Callable[[], Iterable[str]] | Non
         "--from": _list_input_formats,
         "--method": _list_fusion_methods,
         "--norm": _list_normalisations,
-        "--check": _list_lint_checks if command == "lint" else _list_audit_checks,
+        "--check": _list_audit_checks,
         "--dataset": _list_datasets,
         "dataset": _list_datasets,
         "what": _list_datasets,
@@ -120,12 +120,6 @@ def _list_audit_checks() -> list[str]:
     from ragauge.audits.checks import AUDIT_CHECKS
 
     return list(AUDIT_CHECKS)
-
-
-def _list_lint_checks() -> list[str]:
-    from ragauge.knowledge.lint.checks import LINT_CHECKS
-
-    return list(LINT_CHECKS)
 
 
 def _list_datasets() -> list[str]:

@@ -116,10 +116,3 @@ class Audit(TabularResult):
     def problem_count(self) -> int:
         """Number of problems."""
         return len(self.problems)
-
-
-class HistogramBin(NamedTuple):
-    low: int
-    high: int
-    """Exclusive upper end; the last bin includes it."""
-    n: int

@@ -39,7 +39,6 @@ RESULT_MODULES: Mapping[str, ResultModules] = {
     "ragauge-gain": ResultModules("gain", "ragauge.knowledge.gain.results", "ragauge.knowledge.gain.report"),
     "ragauge-gate": ResultModules("gate", "ragauge.gates.results", "ragauge.gates.report"),
     "ragauge-judged": ResultModules("judge", "ragauge.judging.results", "ragauge.judging.report"),
-    "ragauge-lint": ResultModules("lint", "ragauge.knowledge.lint.results", "ragauge.knowledge.lint.report"),
     "ragauge-novelty": ResultModules(
         "novelty", "ragauge.knowledge.novelty.results", "ragauge.knowledge.novelty.report"
     ),

@@ -11,7 +11,7 @@ from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput
 from ragauge.core.records import Dataset
 from ragauge.datasets.queries import tags_from_judgments
-from ragauge.files.document_rows import QUERY_FIELDS, ROW_FORMATS, FlawLog, open_rows
+from ragauge.files.document_rows import QUERY_FIELDS, ROW_FORMATS, open_rows
 from ragauge.files.documents import TEXTS_FOLDER, check_row_id, find_row_id, find_rows_files, read_corpus
 from ragauge.files.readers import find_targets_file, read_judgments, read_targets
 
@@ -114,7 +114,7 @@ def _read_query_rows(source: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     path = find_queries_file(find_dataset_folder(source) or source) if source.is_dir() else source
     if path is None:
         raise BadInput("no queries.jsonl found", file=str(source))
-    rows = open_rows(path, QUERY_FIELDS, FlawLog(lenient=False))
+    rows = open_rows(path, QUERY_FIELDS)
     seen_ids: set[str] = set()
     for number, row in rows.rows():
         name = find_row_id(row, QUERY_FIELDS)

@@ -1,6 +1,6 @@
 """Checks of inputs: their definition, selection by name, and the loop that runs them.
 
-`audit`, `lint` and `validate` have one table of checks each.
+`audit` and `validate` have one table of checks each.
 """
 
 from __future__ import annotations

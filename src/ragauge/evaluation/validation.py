@@ -13,7 +13,7 @@ from ragauge.core.findings import Finding
 from ragauge.core.samples import Sample, find_citations
 from ragauge.evaluation.checks import Check, Requirement, run_checks
 from ragauge.files import readers
-from ragauge.files.document_rows import DOCUMENT_FIELDS, ROW_FORMATS, FlawLog, open_rows
+from ragauge.files.document_rows import DOCUMENT_FIELDS, ROW_FORMATS, open_rows
 from ragauge.files.documents import find_row_id, read_corpus
 from ragauge.files.sample_fields import SAMPLE_PARTS, field_aliases, unread_fields
 from ragauge.files.samples import read_samples
@@ -439,7 +439,7 @@ def read_corpus_ids(path: str) -> pl.Series:
     if path != "-" and Path(path).is_dir():
         ids = [document.id for document in read_corpus(path).documents]
     elif source.ending in ROW_FORMATS:
-        rows = open_rows(path, DOCUMENT_FIELDS, FlawLog(lenient=False))
+        rows = open_rows(path, DOCUMENT_FIELDS)
         ids = []
         for number, row in rows.rows():
             name = find_row_id(row, DOCUMENT_FIELDS)

@@ -1,11 +1,10 @@
-"""Rows of corpora and of query files in every supported format, and the flaws found while reading them."""
+"""Rows of corpora and of query files in every supported format."""
 
 from __future__ import annotations
 
 import csv
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -26,10 +25,10 @@ from ragauge.files.parquet import scan_parquet
 from ragauge.files.source import InputFile, TruncatedFile, wrap_library_errors
 
 METADATA_FIELD = "metadata"
-UTF16_MARKS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 """Byte order marks of UTF-16."""
-SEPARATOR_NAMES = {",": "commas", ";": "`;`", "\t": "tabs", "|": "`|`"}
-"""Supported separators of cells, and their names in messages. The file ending does not matter."""
+CSV_SEPARATORS = ",;\t|"
+"""Supported separators of the cells of a CSV file."""
 MIN_SWALLOWED_ROWS = 3
 """Minimum number of lines inside one cell that look like rows, to conclude that a quote was not closed."""
 UNCLOSED_QUOTE_MESSAGE = "a quote opens here and is not closed"
@@ -37,22 +36,6 @@ UNDOUBLED_QUOTE_MESSAGE = "a quote within a cell is not doubled"
 
 NumberedRows = Iterator[tuple[int, Mapping[str, Any]]]
 """Number of a row in its file (line, entry or row, by format), and its fields."""
-
-
-class CorpusFlaw(NamedTuple):
-    """A part of a corpus that could not be read as it is."""
-
-    kind: str
-    """`unreadable`: the document is lost. `bytes`: characters were lost. `encoding`: the file is UTF-16 and was read.
-    `fields`: no known field has a text. `separator`: the file was read, but other tools may fail. `unread`: the file
-    has an unsupported type.
-    """
-    location: str
-    detail: str
-
-
-REFUSED_FLAWS: Mapping[str, str] = {"unreadable": "", "bytes": "not UTF-8 text: ", "encoding": "not UTF-8 text: "}
-"""Kinds of flaws that strict reading refuses, and how its message begins."""
 
 
 class RowLocation(NamedTuple):
@@ -81,20 +64,6 @@ class RowLocation(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FlawLog:
-    """Flaws of a corpus in the order in which they were found; strict reading refuses the first that loses text."""
-
-    lenient: bool = True
-    flaws: list[CorpusFlaw] = field(default_factory=list)
-
-    def add(self, kind: str, location: RowLocation, message: str) -> None:
-        """Record a flaw. Raise BadInput if reading is strict and the flaw loses text."""
-        if not self.lenient and kind in REFUSED_FLAWS:
-            raise location.error(REFUSED_FLAWS[kind] + message)
-        self.flaws.append(CorpusFlaw(kind, str(location), message))
-
-
-@dataclass(frozen=True)
 class FieldNames:
     """Accepted names of the id and of the text; the first one present is used."""
 
@@ -111,13 +80,6 @@ DOCUMENT_FIELDS = FieldNames()
 QUERY_FIELDS = FieldNames(QUERY_ID_FIELDS, ("text", "query"))
 
 
-def custom_fields(id_field: str | None, text_field: str | None) -> FieldNames:
-    """Return the field names of documents; names given by the user replace the known ones."""
-    return FieldNames(
-        DOCUMENT_ID_FIELDS if id_field is None else (id_field,), TEXT_FIELDS if text_field is None else (text_field,)
-    )
-
-
 @dataclass(frozen=True)
 class RowFile:
     """A file of rows: how it is read."""
@@ -126,7 +88,6 @@ class RowFile:
     form: str
     """Format: jsonl, json, tsv, csv or parquet; empty for a file without rows."""
     names: FieldNames
-    log: FlawLog
 
     @cached_property
     def unit(self) -> str:
@@ -150,16 +111,15 @@ class RowFile:
         return _ROW_READERS[self.form](self) if self.form else iter(())
 
 
-def open_rows(path: Path | str, names: FieldNames, log: FlawLog) -> RowFile:
+def open_rows(path: Path | str, names: FieldNames) -> RowFile:
     """Open a file of rows. The ending decides on the format; without a known one, the first line does."""
-    rows = RowFile(InputFile(str(path)), "", names, log)
+    rows = RowFile(InputFile(str(path)), "", names)
     form = ROW_FORMATS.get(rows.source.ending)
     if form is None:
         try:
             form = _detect_row_format(rows.source.head())
         except TruncatedFile as error:
-            log.add("unreadable", rows.line(), _describe_truncation(error, rows.source))
-            form = ""
+            raise rows.line().error(_describe_truncation(error, rows.source)) from None
     if form is None:
         raise BadInput("not a corpus", file=rows.source.label, hint=CORPUS_HINT)
     return replace(rows, form=form)
@@ -177,40 +137,31 @@ def _detect_row_format(head: Sequence[str]) -> str | None:
 
 
 def _read_lines(rows: RowFile) -> Iterator[tuple[int, str]]:
-    """Yield the lines of a file with their numbers.
-
-    Invalid UTF-8 is removed and recorded.
-    """
+    """Yield the lines of a file with their numbers."""
     number = 0
     try:
         with rows.source.open() as file:
             for line in file:
-                if not number and line[:2] in UTF16_MARKS:
-                    yield from enumerate(decode_text(line + file.read(), rows.line(), rows.log).split("\n"), 1)
-                    return
                 number += 1
-                data = line.rstrip(b"\r\n")
-                try:
-                    text = data.decode("utf-8")
-                except UnicodeDecodeError:
-                    text = decode_text(data, rows.line(number), rows.log)
-                yield number, text
-    except TruncatedFile as error:  # truncated archive: the lines before are valid
-        rows.log.add("unreadable", rows.line(number + 1), _describe_truncation(error, rows.source))
+                yield number, decode_text(line.rstrip(b"\r\n"), rows.line(number), is_start=number == 1)
+    except TruncatedFile as error:
+        raise rows.line(number + 1).error(_describe_truncation(error, rows.source)) from None
 
 
-def decode_text(data: bytes, location: RowLocation, log: FlawLog) -> str:
-    """Decode a text; UTF-16 and bytes that are not UTF-8 are recorded as flaws."""
-    if data[:2] in UTF16_MARKS:
-        log.add("encoding", location, "the file is in UTF-16, not in UTF-8")
-        return data.decode(UTF16_MARKS[data[:2]], "replace").removeprefix("\ufeff")
+def decode_text(data: bytes, location: RowLocation, *, is_start: bool = True) -> str:
+    """Decode a text. Raise BadInput for UTF-16, and for bytes that are not UTF-8.
+
+    `is_start` says whether it is the start of a file.
+    """
+    if is_start and data[:2] in UTF16_MARKS:
+        raise location.error("not UTF-8 text: the file is in UTF-16, not in UTF-8")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
         invalid_byte = data[error.start : error.start + 1]
         excerpt = data[max(0, error.start - 12) : error.start + 12]
-        log.add("bytes", location, f"byte 0x{invalid_byte.hex()} in `{excerpt.decode('cp1252', 'replace')}`")
-        return data.decode("utf-8", "replace").replace("\ufffd", "")  # already recorded as a flaw
+        message = f"not UTF-8 text: byte 0x{invalid_byte.hex()} in `{excerpt.decode('cp1252', 'replace')}`"
+        raise location.error(message) from None
 
 
 def _describe_truncation(error: BadInput, source: InputFile) -> str:
@@ -223,22 +174,20 @@ def _describe_invalid_json(error: InvalidText) -> str:
 
 
 def _rows_from_jsonl(rows: RowFile) -> NumberedRows:
-    strict, replaced = not rows.log.lenient, 0
+    replaced = 0
     for number, line in _read_lines(rows):
         if not line.strip():
             continue
         try:
             row = parse_json(line)
         except InvalidText as error:
-            rows.log.add("unreadable", rows.location(number), _describe_invalid_json(error))
-            continue
-        if strict and "\\u" in line and may_have_surrogates(line.encode()):
+            raise rows.location(number).error(_describe_invalid_json(error)) from None
+        if "\\u" in line and may_have_surrogates(line.encode()):
             row, count = clean_json(row, file=rows.source.label, line=number)
             replaced += count
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            rows.log.add("unreadable", rows.location(number), "expected an object")
+        if not isinstance(row, dict):
+            raise rows.location(number).error("expected an object")
+        yield number, row
     warn_replaced(replaced, rows.source.label)
 
 
@@ -248,9 +197,8 @@ def _rows_from_json(rows: RowFile) -> NumberedRows:
     try:
         parsed = parse_json(text)
     except InvalidText as error:
-        rows.log.add("unreadable", rows.line(error.line), _describe_invalid_json(error))
-        return
-    if not rows.log.lenient and "\\u" in text and may_have_surrogates(data := text.encode()):
+        raise rows.line(error.line).error(_describe_invalid_json(error)) from None
+    if "\\u" in text and may_have_surrogates(data := text.encode()):
         parsed, replaced = clean_json(parsed, file=rows.source.label, data=data)
         warn_replaced(replaced, rows.source.label)
     if isinstance(parsed, dict):
@@ -259,10 +207,9 @@ def _rows_from_json(rows: RowFile) -> NumberedRows:
         )
         parsed = [_add_id(name, value, rows.names) for name, value in parsed.items()] if inner is None else inner
     for number, row in enumerate(parsed if isinstance(parsed, list) else [parsed], 1):
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            rows.log.add("unreadable", rows.location(number), "expected an object")
+        if not isinstance(row, dict):
+            raise rows.location(number).error("expected an object")
+        yield number, row
 
 
 def _add_id(name: str, value: Any, names: FieldNames) -> Any:
@@ -289,7 +236,7 @@ def _rows_from_tsv(rows: RowFile) -> NumberedRows:
         elif len(cells) > 1:
             yield number, _to_fields(cells[0], "\t".join(cells[1:]), rows.names)
         elif line.strip():
-            rows.log.add("unreadable", rows.location(number), "expected an id, a tab and a text")
+            raise rows.location(number).error("expected an id, a tab and a text")
 
 
 def _rows_from_csv(rows: RowFile) -> NumberedRows:
@@ -299,10 +246,7 @@ def _rows_from_csv(rows: RowFile) -> NumberedRows:
     first = next(lines, None)
     if first is None:
         return
-    mark = next((mark for mark in SEPARATOR_NAMES if _is_row_header(first[1].split(mark), rows.names)), ",")
-    if mark != ",":
-        message = f"the cells are separated by {SEPARATOR_NAMES[mark]}, not by commas"
-        rows.log.add("separator", rows.location(1), message)
+    mark = next((mark for mark in CSV_SEPARATORS if _is_row_header(first[1].split(mark), rows.names)), ",")
     header: list[str] = []
     has_header = False
     for number, cells in _parse_csv_records(rows, chain([first], lines), mark):
@@ -318,15 +262,11 @@ def _rows_from_csv(rows: RowFile) -> NumberedRows:
 
 
 def _parse_csv_records(rows: RowFile, lines: Iterator[tuple[int, str]], mark: str) -> Iterator[tuple[int, list[str]]]:
-    """Parse rows with the line each starts on.
-
-    After a broken row, parsing continues with the next line.
-    """
-    waiting: deque[tuple[int, str]] = deque()
+    """Parse rows with the line each starts on."""
     record_lines: list[tuple[int, str]] = []
 
     def feed_lines() -> Iterator[str]:
-        while (numbered := waiting.popleft() if waiting else next(lines, None)) is not None:
+        for numbered in lines:
             record_lines.append(numbered)
             yield f"{numbered[1]}\n"
 
@@ -335,27 +275,19 @@ def _parse_csv_records(rows: RowFile, lines: Iterator[tuple[int, str]], mark: st
         record_lines.clear()
         try:
             cells = next(reader, None)
-            if cells is None:
-                return
-            width = width or len(cells)
-            if not _has_swallowed_rows(record_lines[1:], width, mark):
-                yield record_lines[0][0], cells
-                continue
-            message = UNCLOSED_QUOTE_MESSAGE
         except csv.Error as error:
-            message = (
-                UNCLOSED_QUOTE_MESSAGE
-                if len(record_lines) > 1 or "end of data" in str(error)
-                else UNDOUBLED_QUOTE_MESSAGE
-            )
-            message = (
-                message
-                if "expected after" in str(error) or message == UNCLOSED_QUOTE_MESSAGE
-                else f"the table is invalid ({error})"
-            )
-        rows.log.add("unreadable", rows.location(record_lines[0][0]), message)
-        waiting.extendleft(reversed(record_lines[1:]))
-        reader = csv.reader(feed_lines(), strict=True, delimiter=mark)
+            if len(record_lines) > 1 or "end of data" in str(error):
+                message = UNCLOSED_QUOTE_MESSAGE
+            else:
+                is_quote = "expected after" in str(error)
+                message = UNDOUBLED_QUOTE_MESSAGE if is_quote else f"the table is invalid ({error})"
+            raise rows.location(record_lines[0][0]).error(message) from None
+        if cells is None:
+            return
+        width = width or len(cells)
+        if _has_swallowed_rows(record_lines[1:], width, mark):
+            raise rows.location(record_lines[0][0]).error(UNCLOSED_QUOTE_MESSAGE)
+        yield record_lines[0][0], cells
 
 
 def _has_swallowed_rows(inner: Sequence[tuple[int, str]], width: int, mark: str) -> bool:
@@ -367,17 +299,16 @@ def _has_swallowed_rows(inner: Sequence[tuple[int, str]], width: int, mark: str)
 def _match_row_to_header(
     rows: RowFile, number: int, header: Sequence[str], cells: Sequence[str], first: str = "header"
 ) -> NumberedRows:
-    """Yield a row by column names, or record a flaw.
+    """Yield a row by column names.
 
-    A flaw is a value without a column name, or a row that ends before its text.
+    Raise BadInput for a value without a column name, and for a row that ends before its text.
     """
     row = dict(zip(header, cells, strict=False))
     texts = {*rows.names.texts, TITLE_FIELD} & {*header}
     if any(cell.strip() for cell in cells[len(header) :]) or (texts and not texts & {*row}):
         cell_count = "1 cell" if len(cells) == 1 else f"{len(cells)} cells"
-        rows.log.add("unreadable", rows.location(number), f"{cell_count}, the {first} has {len(header)}")
-    else:
-        yield number, row
+        raise rows.location(number).error(f"{cell_count}, the {first} has {len(header)}")
+    yield number, row
 
 
 def _is_row_header(cells: Sequence[str], names: FieldNames) -> bool:

@@ -1,1 +1,1 @@
-"""Analysis of a corpus: novelty, gain and lint."""
+"""Analysis of a corpus: novelty and gain."""

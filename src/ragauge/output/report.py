@@ -138,7 +138,7 @@ class Report:
     """Report of one result."""
 
     kind: str
-    """`lint`, `gain`, …; also the prefix of the ids of its sections."""
+    """`audit`, `gain`, …; also the prefix of the ids of its sections."""
     title: str
     summary: str
     """The result in one sentence."""
@@ -224,8 +224,8 @@ def unique_titles(reports: Sequence[Report]) -> list[str]:
     """Return the titles of reports; duplicates are followed by their subject.
 
     >>> gain = Report("gain", "Gain", "")
-    >>> unique_titles([*(Report("lint", "Lint", "", subject=[name]) for name in "ab"), gain])
-    ['Lint: a', 'Lint: b', 'Gain']
+    >>> unique_titles([*(Report("novelty", "Novelty", "", subject=[name]) for name in "ab"), gain])
+    ['Novelty: a', 'Novelty: b', 'Gain']
     """
     counts = Counter(report.title for report in reports)
     return [

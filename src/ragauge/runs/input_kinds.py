@@ -21,9 +21,11 @@ from ragauge.core.samples import Sample
 from ragauge.core.specs import split_name
 from ragauge.core.structured_text import parse_json
 from ragauge.datasets import folders
+from ragauge.files import judged_folders
 from ragauge.files.document_rows import ROW_FORMATS
 from ragauge.files.documents import PACKED_ENDINGS, TEXT_ENDINGS, find_rows_files
 from ragauge.files.in_memory import frame_columns, is_dataframe, is_single_run
+from ragauge.files.json_files import TEXT_FIELDS
 from ragauge.files.judged_folders import is_judged_folder
 from ragauge.files.parquet_runs import is_multi_file_run
 from ragauge.files.readers import detect_format
@@ -49,6 +51,11 @@ from ragauge.runs.results import Experiment
 
 BENCHMARK_FILE = "benchmark.json"
 """Result file in a folder that `bench` wrote."""
+RESULT_FILES = (
+    *(runs_folder.EXPERIMENT_FILE, runs_folder.MANIFEST_FILE, runs_folder.JOURNAL_FILE),
+    *(judged_folders.MANIFEST_FILE, BENCHMARK_FILE),
+)
+"""Files of folders with results, whose text files are not documents."""
 DATASET_PREFIXES = ("synthetic:", "stix:")
 """Beginnings of names of datasets that may contain the ending or the separators of a path."""
 CORPUS_SUFFIXES = tuple(f"{ending}{packed}" for ending in (*ROW_FORMATS, *TEXT_ENDINGS) for packed in PACKED_ENDINGS)
@@ -227,6 +234,20 @@ def is_kind(value: Any, *kinds: InputKind) -> bool:
     candidate = Candidate(value)
     rules = (rule for rule in DETECTION_RULES if rule.kind in kinds and rule.form == candidate.form)
     return any(rule.apply(candidate) is not None for rule in rules)
+
+
+def is_corpus_alone(value: Any) -> bool:
+    """Return whether an input is documents and nothing else: a list, a folder, or a table with a column of texts.
+
+    Judgments may have the ending of a corpus, and folders of results may have text files: neither is a corpus.
+    """
+    candidate = Candidate(value)
+    rules = (rule for rule in DETECTION_RULES if rule.form == candidate.form)
+    if next((rule.kind for rule in rules if rule.apply(candidate) is not None), None) is not InputKind.CORPUS:
+        return False
+    if candidate.form == "file":
+        return candidate.has_column(TEXT_FIELDS)
+    return candidate.form != "folder" or not any(path.name in RESULT_FILES for path in candidate.path.rglob("*"))
 
 
 def _find_form(value: Any) -> Form:

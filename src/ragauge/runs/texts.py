@@ -8,16 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ragauge.core.documents import Document
+from ragauge.core.documents import Document, to_documents
 from ragauge.core.errors import BadInput, RagaugeError
 from ragauge.core.hashes import hash_documents
 from ragauge.core.records import Dataset, Judgments
 from ragauge.datasets import folders, load
-from ragauge.files.document_rows import DOCUMENT_FIELDS, FieldNames
 from ragauge.files.documents import (
     TEXT_ENDINGS,
     LoadedCorpus,
-    documents_from_memory,
     find_corpus_files,
     find_texts_folder,
     read_corpus,
@@ -25,26 +23,26 @@ from ragauge.files.documents import (
 from ragauge.runs.input_kinds import InputKind, is_kind, is_path
 
 
-def load_corpus(source: Any, names: FieldNames = DOCUMENT_FIELDS, *, lenient: bool = False) -> LoadedCorpus:
+def load_corpus(source: Any) -> LoadedCorpus:
     """Load the documents of a file, folder, dataset, dataset name, STIX bundle, or objects in memory.
 
-    This is the one reader of documents. Unless `lenient`, what cannot be read is an error.
+    This is the one reader of documents. What cannot be read is an error.
     """
     if isinstance(source, Dataset):
-        return documents_from_memory(source.name, source.documents, names, lenient=lenient)
+        return LoadedCorpus(source.name, list(source.documents))
     if not isinstance(source, str | Path):
         if not isinstance(source, Iterable):
             raise BadInput(
                 f"a corpus cannot be read from {type(source).__name__}",
                 hint="pass a file, a folder, the name of a dataset, a Dataset or Documents",
             )
-        return documents_from_memory("documents", source, names, lenient=lenient)
+        return LoadedCorpus("documents", list(to_documents(source)))
     name = _dataset_name(source)
     path = Path(source) if name is None else folders.find_named_folder(name)
     if path is None:
         dataset = load(name)
-        return documents_from_memory(dataset.name, dataset.documents, names, lenient=lenient)
-    return read_corpus(path, names, lenient=lenient)
+        return LoadedCorpus(dataset.name, list(dataset.documents))
+    return read_corpus(path)
 
 
 def _dataset_name(source: str | Path) -> str | None:
