@@ -50,7 +50,7 @@ _HOMES = {
     "UnknownName": "ragauge.core.errors",
     "VectorSet": "ragauge.store_benchmarks.results",
     "adapt_retriever": "ragauge.systems.adapters",
-    "audit": "ragauge.audits",
+    "audit": "ragauge.audits.audit",
     "bench": "ragauge.store_benchmarks.bench",
     "calibrate": "ragauge.judging.calibration.calibrate",
     "compare": "ragauge.comparison.compare",
@@ -85,7 +85,7 @@ _HOMES = {
 }
 
 if TYPE_CHECKING:
-    from ragauge.audits import audit
+    from ragauge.audits.audit import audit
     from ragauge.comparison.compare import compare
     from ragauge.comparison.results import Overview
     from ragauge.compute.dask_cluster import dask_cluster

@@ -18,7 +18,8 @@ from rich.console import Console
 from command import command_in
 from ragauge import PRESETS, Dataset, Document, Judgments, Run, evaluate, load, run
 from ragauge import report as report_result
-from ragauge.audits import audit, audit_files, checks, report
+from ragauge.audits import checks, report
+from ragauge.audits.audit import audit, audit_files
 from ragauge.audits.checks import AUDIT_CHECKS, REMEDIES
 from ragauge.audits.corpus_texts import CHARACTER_KINDS
 from ragauge.core.errors import BadInput, UnknownName

@@ -6,7 +6,8 @@ import pytest
 from tests.audits.test_run_checks import make_run
 
 import ragauge
-from ragauge.audits import audit_files, comparability
+from ragauge.audits import comparability
+from ragauge.audits.audit import audit_files
 from ragauge.audits.audit_input import AuditInput
 from ragauge.audits.checks import AUDIT_CHECKS, run_audit_checks
 from ragauge.core.documents import Document

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from ragauge import PRESETS, Judgments, Run, audits, evaluate, judgments_from_neighbours, load
+from ragauge import PRESETS, Judgments, Run, audit, evaluate, judgments_from_neighbours, load
 from ragauge.audits import (
     chance_level,
     comparability,
@@ -844,7 +844,7 @@ def test_check_trials_three_or_more_trials_are_a_note(n_trials, problem):
     qrels = {f"q{i}": {"a": 1} for i in range(3)}
     good, bad = (dict.fromkeys(qrels, docs) for docs in ({"a": 2.0, "b": 1.0}, {"b": 2.0, "a": 1.0}))
     run = make_repeated_run([good, bad, good][:n_trials])
-    found = audits.audit(qrels, {"run": run}, measures=["mrr"], checks="trials")
+    found = audit(qrels, {"run": run}, measures=["mrr"], checks="trials")
     (finding,) = found.findings
     assert (finding.problem, finding.count, finding.effect) == (problem, 3, "mrr 0.5000 to 1.0000")
     assert finding.message.endswith("; comparisons and reports use all trials") is not problem
@@ -864,7 +864,7 @@ def test_check_query_count_uses_mean_over_trials():
     steady = make_repeated_run(
         [make_ranking(range(12, 40)), make_ranking(range(12, 40)), make_ranking(range(12, 40))], "steady"
     )
-    found = audits.audit(qrels, {"lucky": lucky, "steady": steady}, measures=["mrr"], checks="query-count")
+    found = audit(qrels, {"lucky": lucky, "steady": steady}, measures=["mrr"], checks="query-count")
     (finding,) = found.findings
     differences = np.array([0.5 * (i >= 12) - 0.5 * ((i < 30) + 2 * (i < 20)) / 3 for i in range(40)])
     assert differences.mean() == pytest.approx((84 - 70) / 120 / 2)

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import ragauge
 from ragauge import PRESETS, Judgments, Run, evaluate
-from ragauge.audits import audit, ties
+from ragauge.audits import ties
+from ragauge.audits.audit import audit
 from ragauge.audits.audit_input import AuditInput
 from ragauge.measures.names import parse_measure_names
 from strategies import runs

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from ragauge.audits import audit
+from ragauge.audits.audit import audit
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments.run import run
 from ragauge.judging.judge import judge

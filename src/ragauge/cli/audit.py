@@ -36,7 +36,8 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         typer.Argument(
             metavar="QRELS [RUN...]",
             help="Judgments and runs, or folders written by `run`; a BEIR folder includes its texts. Several "
-            "NAME=FILE with one name are trials of that system. A corpus alone is checked too.",
+            "NAME=FILE with one name are trials of that system. A corpus alone is checked too. "
+            "Required without --list.",
         ),
     ] = None,
     measure: Annotated[
@@ -85,7 +86,7 @@ def audit(  # noqa: PLR0913 - each is an option of the command
         allow_only_options(context, ["listing"], "--list")
         _print_audit_checks()
         return
-    from ragauge.audits import audit_files, find_corpus_alone
+    from ragauge.audits.audit import audit_files, find_corpus_alone
     from ragauge.audits.report import build_report
 
     check_outputs(Audit, out or [], as_json=as_json, as_csv=as_csv, format_name=format_name)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
-from ragauge.audits import audit
+from ragauge.audits.audit import audit
 from ragauge.comparison.alignment import check_comparable, find_shared_queries, read_system_scores
 from ragauge.comparison.charts import draw_charts
 from ragauge.comparison.compare import compare
