@@ -143,7 +143,7 @@ class StratumMeans(NamedTuple):
     optional=("queries", "tags"),
 )
 @dataclass(frozen=True, eq=False)
-class Overview(TabularResult):
+class Overview(TabularResult, report="ragauge.reports.overview_report"):
     """Comparison of systems: quality, significance, latency, failures and provenance."""
 
     title: str
@@ -253,7 +253,7 @@ OverviewsByDataset = Mapping[str, Overview]
 
 @record("ragauge-experiments", 1)
 @dataclass(frozen=True, eq=False)
-class DatasetOverviews(TabularResult):
+class DatasetOverviews(TabularResult, report="ragauge.reports.experiment_set"):
     """Overviews of the same systems on several datasets."""
 
     title: str

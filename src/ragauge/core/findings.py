@@ -96,7 +96,7 @@ class Finding:
 
 @record("ragauge-audit", 1, derived=("problem_count",))
 @dataclass(frozen=True, eq=False)
-class Audit(TabularResult):
+class Audit(TabularResult, report="ragauge.audits.report"):
     """All findings of an audit, and the checks that were skipped."""
 
     findings: Sequence[Finding]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import MissingExtra, UnknownName
@@ -18,48 +18,30 @@ T = TypeVar("T")
 
 
 class ResultModules(NamedTuple):
-    """Where a result type and its report are defined."""
+    """Command and module of a result type."""
 
     command: str
     """Command that produces the result."""
     results: str
     """Module that registers the class with `record`."""
-    report: str
-    """Module whose `REPORTER` builds the report; see `ragauge.output.report.ResultReporter`."""
 
 
 RESULT_MODULES: Mapping[str, ResultModules] = {
-    "ragauge-audit": ResultModules("audit", "ragauge.core.findings", "ragauge.audits.report"),
-    "ragauge-benchmark": ResultModules("bench", "ragauge.store_benchmarks.results", "ragauge.store_benchmarks.report"),
-    "ragauge-calibration": ResultModules(
-        "calibrate", "ragauge.judging.calibration.results", "ragauge.judging.calibration.report"
-    ),
-    "ragauge-comparison": ResultModules("compare", "ragauge.stats.comparisons", "ragauge.comparison.report"),
-    "ragauge-experiments": ResultModules("run", "ragauge.comparison.results", "ragauge.reports.experiment_set"),
-    "ragauge-gain": ResultModules("gain", "ragauge.knowledge.gain.results", "ragauge.knowledge.gain.report"),
-    "ragauge-gate": ResultModules("gate", "ragauge.gates.results", "ragauge.gates.report"),
-    "ragauge-judged": ResultModules("judge", "ragauge.judging.results", "ragauge.judging.report"),
-    "ragauge-novelty": ResultModules(
-        "novelty", "ragauge.knowledge.novelty.results", "ragauge.knowledge.novelty.report"
-    ),
-    "ragauge-report": ResultModules("report", "ragauge.comparison.results", "ragauge.reports.overview_report"),
-    "ragauge-scores": ResultModules("evaluate", "ragauge.evaluation.results", "ragauge.evaluation.report"),
-    "ragauge-stress": ResultModules("stress", "ragauge.store_stress.results", "ragauge.store_stress.report"),
-    "ragauge-tokenizers": ResultModules(
-        "tokenizers", "ragauge.embedder_study.results", "ragauge.embedder_study.tokenizer_report"
-    ),
+    "ragauge-audit": ResultModules("audit", "ragauge.core.findings"),
+    "ragauge-benchmark": ResultModules("bench", "ragauge.store_benchmarks.results"),
+    "ragauge-calibration": ResultModules("calibrate", "ragauge.judging.calibration.results"),
+    "ragauge-comparison": ResultModules("compare", "ragauge.stats.comparisons"),
+    "ragauge-experiments": ResultModules("run", "ragauge.comparison.results"),
+    "ragauge-gain": ResultModules("gain", "ragauge.knowledge.gain.results"),
+    "ragauge-gate": ResultModules("gate", "ragauge.gates.results"),
+    "ragauge-judged": ResultModules("judge", "ragauge.judging.results"),
+    "ragauge-novelty": ResultModules("novelty", "ragauge.knowledge.novelty.results"),
+    "ragauge-report": ResultModules("report", "ragauge.comparison.results"),
+    "ragauge-scores": ResultModules("evaluate", "ragauge.evaluation.results"),
+    "ragauge-stress": ResultModules("stress", "ragauge.store_stress.results"),
+    "ragauge-tokenizers": ResultModules("tokenizers", "ragauge.embedder_study.results"),
 }
-"""Modules of each result type by schema name. They are imported when a result of that type is read or reported."""
-
-
-VIEW_MODULES: Mapping[str, str] = {
-    "Comparison": "ragauge.reports.views",
-    "Experiment": "ragauge.reports.views",
-    "ExperimentSet": "ragauge.reports.views",
-    "Scores": "ragauge.evaluation.scores_views",
-    "ScoresByRun": "ragauge.evaluation.scores_views",
-}
-"""Modules whose `REPORTERS` (by class name) report results that are not written as records."""
+"""Module of each result type by schema name; it is imported when a result of that type is read."""
 
 
 class Reporter(Protocol):
@@ -73,7 +55,17 @@ class Reporter(Protocol):
 
 
 class TabularResult:
-    """Base class of all results: a notebook shows them as tables, and they convert to data frames."""
+    """Base class of all results: a notebook shows them as tables, and they convert to data frames.
+
+    `class Gain(TabularResult, report="ragauge.knowledge.gain.report")` declares the module whose `REPORTER` reports the
+    results, or `module:NAME` for another name. It is imported when a result is shown.
+    """
+
+    report_path: ClassVar[str] = ""
+
+    def __init_subclass__(cls, report: str = "", **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.report_path = report or cls.report_path
 
     def to_polars(self) -> pl.DataFrame:
         """Convert the main table, which is that of `--csv`, to a polars frame; undefined values are null."""
@@ -199,14 +191,13 @@ def find_record_type(schema: str) -> RecordType:
 def import_reporter(result_type: type[Any]) -> Reporter:
     """Import the module that reports results of this type, and return its reporter.
 
-    Raises `TypeError` if the type has none.
+    Raises `TypeError` if the type declares none.
     """
-    record_type = _RECORD_TYPES.get(result_type)
-    name = result_type.__name__
-    if record_type is not None and record_type.schema in RESULT_MODULES:
-        reporter: Reporter = importlib.import_module(RESULT_MODULES[record_type.schema].report).REPORTER
-    elif name in VIEW_MODULES:
-        reporter = importlib.import_module(VIEW_MODULES[name]).REPORTERS[name]
-    else:
-        raise TypeError(f"{name} is neither in RESULT_MODULES nor in VIEW_MODULES of ragauge.core.record_types")
+    path = getattr(result_type, "report_path", "")
+    if not path:
+        raise TypeError(
+            f"{result_type.__name__} declares no report: class {result_type.__name__}(TabularResult, report=…)"
+        )
+    module, _, name = path.partition(":")
+    reporter: Reporter = getattr(importlib.import_module(module), name or "REPORTER")
     return reporter

@@ -390,7 +390,7 @@ class MeasureDict(dict[str, V]):
     optional=("notes", "lower_is_better", "direction_unstated", "rel", "failures", "fingerprints", "trial_means"),
 )
 @dataclass(frozen=True, eq=False)
-class Scores(TabularResult):
+class Scores(TabularResult, report="ragauge.evaluation.scores_views"):
     """Scores per query and measure, with the reason of each missing score, and means with their number of queries."""
 
     run: str

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-class ScoresByRun(TabularResult, Mapping[str, Scores]):
+class ScoresByRun(TabularResult, Mapping[str, Scores], report="ragauge.evaluation.scores_views"):
     """Scores of several runs by name, with the same judgments, measures and convention.
 
     It has the attributes of `Scores`; those that differ between runs are mappings from the name of the run. `values`

@@ -105,7 +105,7 @@ class TokenizerStats:
 
 @record("ragauge-tokenizers", 1)
 @dataclass(frozen=True)
-class TokenizerStudy(TabularResult):
+class TokenizerStudy(TabularResult, report="ragauge.embedder_study.tokenizer_report"):
     """Comparison of tokenizers on the same texts."""
 
     corpus: str

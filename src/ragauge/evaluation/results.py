@@ -34,7 +34,7 @@ class MeasureScores:
 @record("ragauge-scores", 1)
 @json_form(optional=("queries", "lower_is_better", "direction_unstated"))
 @dataclass(frozen=True, eq=False)
-class EvaluatedRuns(TabularResult):
+class EvaluatedRuns(TabularResult, report="ragauge.evaluation.report"):
     """Scores of one or several runs with the same judgments."""
 
     convention: str

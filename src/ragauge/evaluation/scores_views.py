@@ -90,4 +90,3 @@ def _build_query_rows(result: Scores | ScoresByRun) -> Table:
 
 
 REPORTER = ResultReporter(build_report, {"csv": TableBuilder("one row per run, query and measure", _build_query_rows)})
-REPORTERS = {"Scores": REPORTER, "ScoresByRun": REPORTER}

@@ -101,7 +101,7 @@ class GateError(NamedTuple):
 
 @record("ragauge-gate", 1, derived=("passed",))
 @dataclass(frozen=True, eq=False)
-class Gate(TabularResult):
+class Gate(TabularResult, report="ragauge.gates.report"):
     """Result of a gate: the checks of all rules.
 
     It is true only if every check passed.

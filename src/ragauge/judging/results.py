@@ -160,7 +160,7 @@ class MeasureSummary(NamedTuple):
 @record("ragauge-judged", 1, derived=("convention", "measures", "total"))
 @json_form(omitted=("folder",))
 @dataclass(frozen=True, eq=False)
-class JudgedSamples(TabularResult):
+class JudgedSamples(TabularResult, report="ragauge.judging.report"):
     """Results of judging: samples, verdicts, scores and costs."""
 
     name: str

@@ -173,7 +173,7 @@ class TableBuilder(NamedTuple):
 
 @dataclass(frozen=True)
 class ResultReporter:
-    """How results of one type are reported. Every `report.py` defines one; `RESULT_MODULES` lists them."""
+    """How results of one type are reported. Every `report.py` defines one, and the result class names it."""
 
     build_report: Callable[[Any], Report]
     tables: Mapping[str, TableBuilder]

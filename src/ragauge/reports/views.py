@@ -80,23 +80,20 @@ def _means_of_experiment(result: Experiment) -> Table:
     return build_means_table({result.dataset.name: overview(result, audited=False)})
 
 
-REPORTERS: Mapping[str, ResultReporter] = {
-    "Comparison": ResultReporter(
-        _report_comparison,
-        {"csv": TableBuilder("one row", lambda result: build_fields_table([result]))},
-    ),
-    "Experiment": ResultReporter(
-        lambda result: build_report(overview(result, audited=False)),
-        {"csv": TableBuilder("one row per system and measure", _means_of_experiment)},
-    ),
-    "ExperimentSet": ResultReporter(
-        _report_experiment_set,
-        {
-            "csv": TableBuilder(
-                "one row per dataset, system and measure",
-                lambda result: build_means_table(_overview_each(result).datasets),
-            )
-        },
-    ),
-}
-"""Reporters by class name, until the class is a record with a report of its own."""
+COMPARISON_REPORTER = ResultReporter(
+    _report_comparison,
+    {"csv": TableBuilder("one row", lambda result: build_fields_table([result]))},
+)
+EXPERIMENT_REPORTER = ResultReporter(
+    lambda result: build_report(overview(result, audited=False)),
+    {"csv": TableBuilder("one row per system and measure", _means_of_experiment)},
+)
+EXPERIMENT_SET_REPORTER = ResultReporter(
+    _report_experiment_set,
+    {
+        "csv": TableBuilder(
+            "one row per dataset, system and measure",
+            lambda result: build_means_table(_overview_each(result).datasets),
+        )
+    },
+)

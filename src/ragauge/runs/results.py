@@ -40,7 +40,7 @@ class QueryResult:
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment(TabularResult):
+class Experiment(TabularResult, report="ragauge.reports.views:EXPERIMENT_REPORTER"):
     """Result of `run`: run, scores and latency per system, and differences from the baseline.
 
     If there were several trials with different rankings, `scores` are means over the trials, and `trials` has the
@@ -132,7 +132,7 @@ def _nan_mean(values: Floats) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class ExperimentSet(TabularResult):
+class ExperimentSet(TabularResult, report="ragauge.reports.views:EXPERIMENT_SET_REPORTER"):
     """Result of `run_each`: the same systems on several datasets."""
 
     experiments: Mapping[str, Experiment]

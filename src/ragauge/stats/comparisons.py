@@ -121,7 +121,7 @@ class SeedDifferences:
     flattened={"means": ("mean_baseline", "mean_system")},
 )
 @dataclass(frozen=True)
-class Comparison(TabularResult):
+class Comparison(TabularResult, report="ragauge.reports.views:COMPARISON_REPORTER"):
     """Comparison of a system with a baseline by one measure, on the queries scored for both."""
 
     measure: str
@@ -197,7 +197,7 @@ def significance_stars(p: float) -> str:
 @record("ragauge-comparison", 1)
 @json_form(renamed={"rows": "comparisons"})
 @dataclass(frozen=True, eq=False)
-class Comparisons(TabularResult):
+class Comparisons(TabularResult, report="ragauge.comparison.report"):
     """Results of all comparisons of one call."""
 
     rows: Sequence[Comparison]

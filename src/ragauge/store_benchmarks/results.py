@@ -337,7 +337,7 @@ class FailedConfiguration:
 
 @record("ragauge-benchmark", 1, derived=("frontiers", "frontier", "reached", "sufficient_recalls", "with_filter"))
 @dataclass(frozen=True, eq=False)
-class StoreBenchmark(TabularResult):
+class StoreBenchmark(TabularResult, report="ragauge.store_benchmarks.report"):
     """Result of a vector store benchmark."""
 
     data: str

@@ -189,7 +189,7 @@ class IngestionResult:
 
 @record("ragauge-stress", 1, derived=("read_back", "measures"))
 @dataclass(frozen=True)
-class StressTest(TabularResult):
+class StressTest(TabularResult, report="ragauge.store_stress.report"):
     """Result of a stress test of one store."""
 
     store: str

@@ -132,7 +132,7 @@ class LabelledScore(NamedTuple):
 
 @record("ragauge-calibration", 1, derived=("scored", "statistics", "confusion"))
 @dataclass(frozen=True, eq=False)
-class Calibration(TabularResult):
+class Calibration(TabularResult, report="ragauge.judging.calibration.report"):
     """Calibration of a judge on labelled samples."""
 
     judge: str

@@ -56,7 +56,7 @@ class AddedDocument(NamedTuple):
 
 @record("ragauge-gain", 1)
 @dataclass(frozen=True)
-class Gain(TabularResult):
+class Gain(TabularResult, report="ragauge.knowledge.gain.report"):
     """Gain of a corpus from added documents."""
 
     total: float

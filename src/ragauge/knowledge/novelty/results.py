@@ -95,7 +95,7 @@ class DocumentNovelty:
 
 @record("ragauge-novelty", 1)
 @dataclass(frozen=True)
-class Novelty(TabularResult):
+class Novelty(TabularResult, report="ragauge.knowledge.novelty.report"):
     """Novelty of documents against a corpus."""
 
     documents: Sequence[DocumentNovelty]
