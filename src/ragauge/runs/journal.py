@@ -14,8 +14,6 @@ from ragauge.core.secrets import redact_data
 from ragauge.core.structured_text import parse_json
 from ragauge.runs.results import QueryResult
 
-RESTART_HINT = "use another --out, or --fresh to start again"
-
 
 class WorkKey(NamedTuple):
     """Settings that identify the work in a folder, by part, e.g. `{"plan": {"k": 10}}`."""
@@ -30,7 +28,7 @@ class WorkKey(NamedTuple):
         """All parts, as they are written to a folder."""
         return {**self.optional, **self.required}
 
-    def check(self, stored: Mapping[str, Any], folder: Path, noun: str, *, hint: str = RESTART_HINT) -> str:
+    def check(self, stored: Mapping[str, Any], folder: Path, noun: str) -> str:
         """Describe the differences of the optional parts from those found in a folder; empty if there are none.
 
         Raise BadInput if a required part differs.
@@ -47,7 +45,11 @@ class WorkKey(NamedTuple):
             changes += [(part, f"{name} {old_values.get(name)} -> {value.get(name)}") for name in names]
         described = ", ".join(change for _, change in changes[:3]) + (", …" if len(changes) > 3 else "")
         if any(part in self.required for part, _ in changes):
-            raise BadInput(f"holds {noun} of other work ({described})", file=str(folder), hint=hint)
+            raise BadInput(
+                f"holds {noun} of other work ({described})",
+                file=str(folder),
+                hint="use another --out, or --fresh to start again",
+            )
         return described
 
 
