@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from command import command_in
-from ragauge.files.serialization import read_records, to_json
+from ragauge.files.serialization import read_record, to_json
 
 QRELS = "q1 0 a 2\nq1 0 b 1\nq2 0 c 1\n"
 RUN = "q1 Q0 a 1 3 first\nq1 Q0 x 2 2 first\nq2 Q0 x 1 2 first\nq2 Q0 c 2 1 first\n"
@@ -107,7 +107,7 @@ def test_evaluate_writes_every_format_and_reads_its_json_again(ragauge, tmp_path
     assert ragauge(*arguments, *files).stderr.splitlines()[-5:] == [f"note: wrote {name}" for name in names]
     page, data, rows, markdown, latex = ((tmp_path / name).read_text() for name in names)
     assert 'id="chart-scores-means"' in page
-    assert to_json(*read_records(tmp_path / "s.json")) == data
+    assert to_json(read_record(tmp_path / "s.json")) == data
     assert rows.splitlines()[1] == "first,q1,mrr,1.0,false"
     assert "| first | **0.7500** | 2 |" in markdown
     assert r"\textbf{0.7500}" in latex

@@ -21,7 +21,7 @@ from ragauge.core.findings import Finding, FindingTable
 from ragauge.core.record_types import json_form
 from ragauge.core.records import Dataset, Judgments
 from ragauge.files.json_schemas import json_schema
-from ragauge.files.serialization import detect_schema, from_json_data, read_records, to_json_data
+from ragauge.files.serialization import detect_schema, from_json_data, read_record, to_json_data
 from ragauge.knowledge.gain.results import BatchStep, Gain, GainTerm, QueryChange
 from ragauge.knowledge.lint.results import Lint
 from ragauge.store_stress.results import IngestionResult, OperationTiming, ReadBack, Stage, StoreFailure, StressTest
@@ -252,8 +252,8 @@ def test_detect_schema_reads_only_first_key(tmp_path, text, schema):
 
 
 @pytest.mark.parametrize("text", ['{"schema": "ragauge-lint/9"}', '{"schema": 3}', "[1]", '{"schema": "ragauge-x/1"}'])
-def test_read_records_unknown_schema_or_version_raises_error(tmp_path, text):
+def test_read_record_unknown_schema_or_version_raises_error(tmp_path, text):
     path = tmp_path / "x.json"
     path.write_text(text)
     with pytest.raises(BadInput, match="schema"):
-        read_records(path)
+        read_record(path)

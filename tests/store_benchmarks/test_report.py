@@ -16,7 +16,7 @@ import pytest
 import ragauge
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.files.json_schemas import json_schema
-from ragauge.files.serialization import from_record_data, read_records, to_json_data
+from ragauge.files.serialization import from_record_data, read_record, to_json_data
 from ragauge.output.chart_files import chart_specification, render_svg
 from ragauge.output.csv import render_csv
 from ragauge.output.formats import format_for_path
@@ -723,7 +723,7 @@ def test_bench_json_is_valid_and_round_trips(tmp_path):
     data = json.loads(path.read_text())
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     jsonschema.validate(data, SCHEMA)
-    (restored,) = read_records(path)
+    restored = read_record(path)
     assert isinstance(restored, StoreBenchmark)
     assert to_json_data(restored) == to_json_data(make_full_benchmark())
     assert restored.points[2].build == make_full_benchmark().points[2].build
@@ -737,7 +737,7 @@ def test_bench_json_version_1_is_read_and_recomputed(tmp_path):
     data["circumstances"] = {**data.pop("provenance"), "made": "2026-01-01"}
     text = json.dumps({**data, "schema": "ragauge-sweep/1"}).replace("pgvector forced", "pgvector")
     (tmp_path / "sweep.json").write_text(text, encoding="utf-8")
-    (result,) = read_records(tmp_path / "sweep.json")
+    result = read_record(tmp_path / "sweep.json")
     assert result.frontiers == {"pgvector forced": [0]}
     assert {level.store for level in result.reached} == {"pgvector forced"}
     assert result.provenance == {"made": "2026-01-01"}
@@ -748,7 +748,7 @@ def test_bench_folder_version_1_is_read():
     assert path == str(GOLDEN_FOLDER / "sweep.json")
     stored = json.loads(Path(path).read_text())
     assert stored["schema"] == "ragauge-sweep/1"
-    (result,) = read_records(path)
+    result = read_record(path)
     assert result.frontiers == stored["frontiers"]
     assert [(level.store, level.recall, level.qps) for level in result.reached] == [
         (level["store"], level["recall"], level["qps"]) for level in stored["reached"]

@@ -14,7 +14,7 @@ from ragauge import stress
 from ragauge.core.documents import Document
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.records import Dataset, Judgments
-from ragauge.files.serialization import read_records
+from ragauge.files.serialization import read_record
 from ragauge.output.csv import render_csv
 from ragauge.output.report import Code, Facts, Report
 from ragauge.output.tables import Table
@@ -622,7 +622,7 @@ def test_stress_json_round_trips(failed_test, tmp_path):
     assert data["read_back"] == {"one by one": {"at once": 11}}
     assert data["measures"] == {"one by one": {}}
     assert data["ways"][0]["broken"]["stage"] == {"action": "reading back", "state": "new"}
-    (restored,) = read_records(tmp_path / "stress.json")
+    restored = read_record(tmp_path / "stress.json")
     assert isinstance(restored, StressTest)
     report(restored, tmp_path / "again.json")
     assert (tmp_path / "again.json").read_text() == (tmp_path / "stress.json").read_text()

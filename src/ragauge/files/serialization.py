@@ -177,6 +177,14 @@ def read_records(path: str | Path) -> list[Any]:
     return [_from_any_record_data(item, str(path)) for item in (data if isinstance(data, list) else [data])]
 
 
+def read_record(path: str | Path) -> Any:
+    """Read the record of a JSON file; its schema says which type it is."""
+    records = read_records(path)
+    if len(records) != 1:
+        raise BadInput(f"expected one result, got {len(records)}", file=str(path))
+    return records[0]
+
+
 def _from_any_record_data(data: Any, source: str) -> Any:
     schema = data.get("schema") if isinstance(data, dict) else None
     name = schema.partition("/")[0] if isinstance(schema, str) else ""
