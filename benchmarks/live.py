@@ -20,10 +20,9 @@ from pathlib import Path
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.files.workspace import WorkKey
 from ragauge.fusion.fuse import fuse
 from ragauge.runs.execution import QueryTask, RunSettings, run_queries, run_queries_async
-from ragauge.runs.journal import Journal
+from ragauge.runs.journal import Journal, WorkKey
 
 HERE = Path(__file__).resolve().parent
 ROUNDS = 5

@@ -24,10 +24,9 @@ from ragauge.core.errors import BackendFailed, BadInput, RagaugeError, UnknownNa
 from ragauge.core.records import Dataset, Judgments
 from ragauge.experiments.experiment_file import read_experiment
 from ragauge.experiments.run import run
-from ragauge.files.workspace import WorkKey
 from ragauge.files.writers import write_run
 from ragauge.runs import system_run
-from ragauge.runs.journal import Journal
+from ragauge.runs.journal import Journal, WorkKey
 from ragauge.runs.results import QueryResult
 from ragauge.runs.system_run import measure_overhead_us
 from waiting import PATIENCE_S, count_lines, wait_while_running

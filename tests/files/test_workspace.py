@@ -17,10 +17,10 @@ from ragauge.core.errors import BadInput
 from ragauge.files import workspace
 from ragauge.files.source import InputFile
 from ragauge.files.workspace import (
-    atomic_folder,
     atomic_write,
     create_temporary_folder,
     replace_file,
+    replace_folder,
     temporary_folder,
 )
 
@@ -111,7 +111,7 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path, monkeypatch):
     assert folder.is_dir()
     (orphan,) = path.parent.iterdir()
     monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(workspace, "_swept_folders", set())
+    workspace._remove_orphans.cache_clear()
     with replace_file(path) as temporary:
         temporary.write_text("whole")
     assert not orphan.exists()
@@ -128,7 +128,7 @@ def test_temporary_files_of_live_processes_and_other_hosts_are_kept(tmp_path, mo
     other_host = tmp_path / "ragauge-test-000000-999999999-01234567"
     other_host.mkdir()
     (tmp_path / "ragauge-test").mkdir()
-    monkeypatch.setattr(workspace, "_swept_folders", set())
+    workspace._remove_orphans.cache_clear()
     with temporary_folder("test"):
         assert {path.name for path in tmp_path.iterdir()} >= {own_folder.name, other_host.name, "ragauge-test"}
 
@@ -204,14 +204,14 @@ def test_atomic_write_syncs_file_before_rename(tmp_path, monkeypatch):
     assert calls == [("fsync", 5), ("replace", 5)]
 
 
-def test_atomic_folder_replaces_folder_only_with_overwrite(tmp_path):
+def test_replace_folder_replaces_old_folder_only_when_complete(tmp_path):
     target = tmp_path / "model"
     target.mkdir()
     (target / "old").touch()
-    with pytest.raises(OSError, match="not empty"), atomic_folder(target) as partial_folder:
-        (partial_folder / "new").touch()
+    with pytest.raises(RuntimeError), replace_folder(target):
+        raise RuntimeError
     assert [path.name for path in target.iterdir()] == ["old"]
-    with atomic_folder(target, overwrite=True) as partial_folder:
+    with replace_folder(target) as partial_folder:
         (partial_folder / "new").touch()
     assert [path.name for path in target.iterdir()] == ["new"]
     assert list(tmp_path.iterdir()) == [target]

@@ -77,9 +77,8 @@ def spill_to_file(task: PickledTask, owner: object) -> PickledTask:
     """Move a large pickled task to a private file, deleted together with its owner."""
     if len(task.content) < MIN_SPILLED_BYTES:
         return task
-    number, path = create_temporary_file("task")
-    with open(number, "wb") as file:
-        file.write(task.content)
+    path = create_temporary_file("task")
+    path.write_bytes(task.content)
     weakref.finalize(owner, path.unlink, missing_ok=True)
     return PickledTask(task.name, b"", str(path))
 

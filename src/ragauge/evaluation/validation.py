@@ -313,17 +313,22 @@ def _check_grades(file: JudgmentFile) -> Iterator[Finding]:
         )
 
 
-def _check_judged_ids(file: JudgmentFile) -> Iterator[Finding]:
-    orphans = _unknown_values(file.rows["doc"], file.corpus)
+def _find_orphan_ids(subject: str, docs: pl.Series, corpus: pl.Series | None, rows: str) -> Iterator[Finding]:
+    """Find the documents of rows that are not in the corpus; `rows` names them in the message."""
+    orphans = _unknown_values(docs, corpus)
     if len(orphans):
         yield Finding(
-            file.subject,
+            subject,
             "orphan ids",
             True,
             len(orphans),
-            f"judgments of documents that are not in the corpus: {len(orphans)}",
+            f"{rows} documents that are not in the corpus: {len(orphans)}",
             _first_values(orphans.unique(maintain_order=True)),
         )
+
+
+def _check_judged_ids(file: JudgmentFile) -> Iterator[Finding]:
+    return _find_orphan_ids(file.subject, file.rows["doc"], file.corpus, "judgments of")
 
 
 JUDGED_CORPUS = Requirement[JudgmentFile]("corpus", lambda file: file.corpus is not None, NO_CORPUS)
@@ -411,16 +416,7 @@ def _check_run_rows(file: RunFile) -> Iterator[Finding]:
 
 
 def _check_retrieved_ids(file: RunFile) -> Iterator[Finding]:
-    unknown = _unknown_values(file.run["doc"], file.corpus)
-    if len(unknown):
-        yield Finding(
-            file.subject,
-            "orphan ids",
-            True,
-            len(unknown),
-            f"rows with documents that are not in the corpus: {len(unknown)}",
-            _first_values(unknown.unique(maintain_order=True)),
-        )
+    return _find_orphan_ids(file.subject, file.run["doc"], file.corpus, "rows with")
 
 
 RUN_CORPUS = Requirement[RunFile]("corpus", lambda file: file.corpus is not None, NO_CORPUS)

@@ -1,4 +1,4 @@
-"""Working folders and files: locks, the identity of saved work, atomic writes, temporary files, the cache folder.
+"""Working folders and files: locks, atomic writes, temporary files, the cache folder.
 
 A temporary name contains the host, the process id and a random token, so that no two writers share one. The first use
 of a folder in a process removes the temporary files there whose process, on this host, is dead.
@@ -6,11 +6,8 @@ of a folder in a process removes the temporary files there whose process, on thi
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import gzip
 import io
-import json
 import os
 import platform
 import re
@@ -18,13 +15,12 @@ import secrets
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import IO, cast
 
-from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput, MissingExtra, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.secrets import has_secrets, redact_bytes
@@ -54,11 +50,11 @@ def hold_folder(folder: str | Path, *, shared: bool = False) -> Iterator[None]:
         yield
     finally:
         if _try_lock(file, shared=False):  # otherwise another process shares the lock and needs the file
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 (path / LOCK_FILE).unlink(missing_ok=True)
         os.close(file)
         if is_new:
-            with contextlib.suppress(OSError):  # not empty: files were written
+            with suppress(OSError):  # not empty: files were written
                 path.rmdir()
 
 
@@ -79,7 +75,7 @@ def _acquire_lock(path: Path, *, shared: bool) -> int:
         try:
             if not _try_lock(file, shared=shared):
                 raise BlockingIOError
-            with contextlib.suppress(FileNotFoundError):  # the process that held the lock has removed the file
+            with suppress(FileNotFoundError):  # the process that held the lock has removed the file
                 is_current = os.path.samestat(os.fstat(file), path.stat())
         finally:
             if not is_current:
@@ -89,20 +85,8 @@ def _acquire_lock(path: Path, *, shared: bool) -> int:
 
 
 def _try_lock(file: int, *, shared: bool) -> bool:
-    """Lock an open file without waiting; return False if another process holds it.
-
-    Windows has no shared locks: the function then returns True without locking.
-    """
-    if sys.platform == "win32":
-        import msvcrt
-
-        try:
-            if not shared:
-                msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    import fcntl
+    """Lock an open file without waiting; return False if another process holds it."""
+    import fcntl  # not at the top, because only POSIX has it, and most commands lock nothing
 
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -111,50 +95,8 @@ def _try_lock(file: int, *, shared: bool) -> bool:
     return True
 
 
-RESTART_HINT = "use another --out, or --fresh to start again"
-
-
-class WorkKey(NamedTuple):
-    """Settings that identify the work in a folder, by part, e.g. `{"plan": {"k": 10}}`."""
-
-    required: Mapping[str, Any] = EMPTY_MAPPING
-    """Parts that must be equal; a folder of other work is refused."""
-    optional: Mapping[str, Any] = EMPTY_MAPPING
-    """Parts that may differ; the work is then done again."""
-
-    @property
-    def parts(self) -> dict[str, Any]:
-        """All parts, as they are written to a folder."""
-        return {**self.optional, **self.required}
-
-    def check(self, stored: Mapping[str, Any], folder: Path, noun: str, *, hint: str = RESTART_HINT) -> str:
-        """Describe the differences of the optional parts from those found in a folder; empty if there are none.
-
-        Raise BadInput if a required part differs.
-
-        >>> key = WorkKey({"plan": {"k": 3}}, {"system": {"name": "mine"}})
-        >>> key.check({"plan": {"k": 3}, "system": {"name": "other"}}, Path("out"), "the run")
-        'name other -> mine'
-        """
-        changes: list[tuple[str, str]] = []
-        for part, value in json.loads(json.dumps(self.parts)).items():
-            old_values = stored.get(part)
-            old_values = old_values if isinstance(old_values, Mapping) else {}  # a corrupt file may contain any type
-            names = [name for name in {**old_values, **value} if old_values.get(name) != value.get(name)]
-            changes += [(part, f"{name} {old_values.get(name)} -> {value.get(name)}") for name in names]
-        described = ", ".join(change for _, change in changes[:3]) + (", …" if len(changes) > 3 else "")
-        if any(part in self.required for part, _ in changes):
-            raise BadInput(f"holds {noun} of other work ({described})", file=str(folder), hint=hint)
-        return described
-
-
 MAX_NAME_BYTES = 120
 """Maximum length of the target's name in the name of its temporary file."""
-
-MAX_RENAMES = 10
-"""Maximum number of attempts to replace a folder that other processes write too."""
-
-_swept_folders: set[Path] = set()
 
 
 @contextmanager
@@ -165,37 +107,27 @@ def replace_file(target: Path) -> Iterator[Path]:
     """
     path = _sibling_path(target)
     try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        path.touch(exist_ok=False)
         yield path
         os.replace(path, target)
     finally:
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+        _remove(path)
 
 
 @contextmanager
-def atomic_folder(target: Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Yield a new folder next to `target`, and rename it at the end.
+def replace_folder(target: Path) -> Iterator[Path]:
+    """Yield a new folder next to `target`, and replace `target` by it at the end.
 
-    After an exception `target` is unchanged and the new folder is removed. An existing folder is replaced if
-    `overwrite`; otherwise, it must be empty.
+    After an exception `target` is unchanged and the new folder is removed. The caller excludes other writers.
     """
     path = _sibling_path(target)
     try:
         path.mkdir()
         yield path
-        for remaining in reversed(range(MAX_RENAMES)):
-            if overwrite:
-                shutil.rmtree(target, ignore_errors=True)
-            try:
-                path.rename(target)
-                break
-            except OSError as error:
-                # Another process has written the folder since it was removed.
-                if not (overwrite and remaining and error.errno in (errno.ENOTEMPTY, errno.EEXIST)):
-                    raise
+        _remove(target)
+        path.rename(target)
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
 
 
 @contextmanager
@@ -208,7 +140,7 @@ def temporary_folder(purpose: str, parent: Path | None = None) -> Iterator[Path]
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        _remove(path)
 
 
 def create_temporary_folder(purpose: str, parent: Path | None = None) -> Path:
@@ -221,38 +153,25 @@ def create_temporary_folder(purpose: str, parent: Path | None = None) -> Path:
     return path
 
 
-def create_temporary_file(purpose: str) -> tuple[int, Path]:
-    """Create and open a private file that the caller removes.
-
-    Return its descriptor and path.
-    """
+def create_temporary_file(purpose: str) -> Path:
+    """Create a private file that the caller removes."""
     path = _temporary_path(purpose, None)
-    return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600), path
+    path.touch(mode=0o600, exist_ok=False)
+    return path
 
 
-def remove_orphans(folder: Path) -> None:
-    """Remove the temporary files and folders of dead processes of this host and user."""
-    pattern = re.compile(rf"(?:ragauge-|\.).*[-.]{_host_id()}-(\d+)-[0-9a-f]{{8}}(?:\.part)?")
-    try:
-        with os.scandir(folder) as entries:
-            orphans = [
-                entry
-                for entry in entries
-                if (match := pattern.fullmatch(entry.name)) and not _is_alive(int(match[1])) and _is_own(entry)
-            ]
-    except OSError:
+def _remove(path: Path) -> None:
+    """Remove a file or a folder, if it is there and can be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
         return
-    for entry in orphans:
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path, ignore_errors=True)
-        else:
-            with suppress(OSError):
-                os.unlink(entry.path)
+    with suppress(OSError):
+        path.unlink()
 
 
 def _sibling_path(target: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_orphans_once(target.parent)
+    _remove_orphans(target.parent.absolute())
     name = os.fsdecode(os.fsencode(target.name)[:MAX_NAME_BYTES])
     return target.parent / f".{name}.{_unique_suffix()}.part"
 
@@ -264,19 +183,22 @@ def _temporary_path(purpose: str, parent: Path | None) -> Path:
         raise BadInput(
             "no temporary folder can be written", hint="set TMPDIR to a folder with free space, e.g. TMPDIR=."
         ) from None
-    _remove_orphans_once(folder)
+    _remove_orphans(folder.absolute())
     return folder / f"ragauge-{purpose}-{_unique_suffix()}"
 
 
-def _remove_orphans_once(folder: Path) -> None:
-    """Remove orphans once per folder and process.
-
-    Scanning the folder for each file would be slow.
-    """
-    folder = folder.absolute()
-    if folder not in _swept_folders:
-        _swept_folders.add(folder)
-        remove_orphans(folder)
+@cache  # once per folder and process: scanning a folder for each file would be slow
+def _remove_orphans(folder: Path) -> None:
+    """Remove the temporary files and folders of dead processes of this host."""
+    pattern = re.compile(rf"(?:ragauge-|\.).*[-.]{_host_id()}-(\d+)-[0-9a-f]{{8}}(?:\.part)?")
+    try:
+        paths = list(folder.iterdir())
+    except OSError:
+        return
+    for path in paths:
+        match = pattern.fullmatch(path.name)
+        if match is not None and not _is_alive(int(match[1])):
+            _remove(path)
 
 
 def _unique_suffix() -> str:
@@ -308,18 +230,6 @@ def _is_alive(pid: int) -> bool:
     return True
 
 
-def _is_own(entry: os.DirEntry[str]) -> bool:
-    """Return whether an entry belongs to this user.
-
-    Others can create any name in a shared temporary folder. Root removes the orphans of every user, because a server
-    that it starts has its own user.
-    """
-    try:
-        return not hasattr(os, "getuid") or os.getuid() in (0, entry.stat(follow_symlinks=False).st_uid)
-    except OSError:
-        return False
-
-
 FORMAT_BY_ENDING = {
     ".csv": "csv",
     ".tsv": "tsv",
@@ -328,22 +238,6 @@ FORMAT_BY_ENDING = {
     ".json": "json",
     ".parquet": "parquet",
 }
-
-
-REDACTED_ENDINGS = {
-    *FORMAT_BY_ENDING,
-    ".html",
-    ".md",
-    ".tex",
-    ".txt",
-    ".svg",
-    ".run",
-    ".trec",
-    ".qrels",
-    ".toml",
-    "",
-} - {".parquet"}
-"""Endings of files in which secrets are redacted while they are written."""
 
 
 def check_writable(path: str, *, folder: bool = False) -> None:
@@ -385,7 +279,7 @@ def atomic_write(path: str | Path) -> Iterator[IO[bytes]]:
         direct = target.exists() and not target.is_file()
         with nullcontext(target) if direct else replace_file(target) as part:
             with _open_compressed(part, path) as out:
-                if has_secrets() and InputFile(path).ending in REDACTED_ENDINGS:
+                if has_secrets() and InputFile(path).ending != ".parquet":
                     redacting = RedactingWriter(out)
                     yield cast(IO[bytes], redacting)
                     redacting.finish()

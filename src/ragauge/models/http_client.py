@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import warnings
 import zlib
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from ipaddress import ip_address
 from types import ModuleType
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 from ragauge.core.errors import BackendFailed, InputWarning
 from ragauge.core.limits import BYTES_PER_MB, REPLY_LIMIT
@@ -58,20 +57,12 @@ def _warn_short_key(variable: str) -> None:
     )
 
 
-class ClientOptions(TypedDict, total=False):
-    limits: Any
-    timeout: Any
-    """Seconds, or the timeouts of the library."""
-    headers: Mapping[str, str]
-    trust_env: bool
-
-
-def open_async_client(library: ModuleType, **options: Unpack[ClientOptions]) -> Any:
+def open_async_client(library: ModuleType, **options: Any) -> Any:
     """Return an `AsyncClient` of an HTTP library (httpx or a copy of it) with guards."""
     return _client_classes(library)[0](**options)
 
 
-def open_client(library: ModuleType, **options: Unpack[ClientOptions]) -> Any:
+def open_client(library: ModuleType, **options: Any) -> Any:
     """Return a `Client` of an HTTP library (httpx or a copy of it) with guards."""
     return _client_classes(library)[1](**options)
 
@@ -123,8 +114,8 @@ class ReplyBody:
         return redact_bytes(b"".join(self._parts))
 
 
-def check_redirect(request: Any, target: Any) -> None:
-    """Refuse a redirect to another host or port.
+def check_redirect(request: Any, target: Any) -> Any:
+    """Return the request to the target of a redirect; refuse another host or port.
 
     From http to https of the same host is allowed.
     """
@@ -136,6 +127,7 @@ def check_redirect(request: Any, target: Any) -> None:
             hint=f"if you trust {_host(after)}, use its address instead",
             fails_all_calls=True,
         )
+    return target
 
 
 @cache
@@ -152,8 +144,7 @@ def _client_classes(library: Any) -> tuple[Any, Any]:
                         async for data in response.aiter_raw():
                             body.add(data)
                         return _buffer_response(library, response, body)
-                    check_redirect(request, response.next_request)
-                    request = response.next_request
+                    request = check_redirect(request, response.next_request)
                 finally:
                     await response.aclose()
             raise _redirect_limit_error(request)
@@ -170,8 +161,7 @@ def _client_classes(library: Any) -> tuple[Any, Any]:
                         for data in response.iter_raw():
                             body.add(data)
                         return _buffer_response(library, response, body)
-                    check_redirect(request, response.next_request)
-                    request = response.next_request
+                    request = check_redirect(request, response.next_request)
                 finally:
                     response.close()
             raise _redirect_limit_error(request)

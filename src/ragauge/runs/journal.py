@@ -6,13 +6,51 @@ import json
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.errors import BadInput
 from ragauge.core.secrets import redact_data
 from ragauge.core.structured_text import parse_json
-from ragauge.files.workspace import WorkKey
 from ragauge.runs.results import QueryResult
+
+
+class WorkKey(NamedTuple):
+    """Settings that identify the work in a folder, by part, e.g. `{"plan": {"k": 10}}`."""
+
+    required: Mapping[str, Any] = EMPTY_MAPPING
+    """Parts that must be equal; a folder of other work is refused."""
+    optional: Mapping[str, Any] = EMPTY_MAPPING
+    """Parts that may differ; the work is then done again."""
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """All parts, as they are written to a folder."""
+        return {**self.optional, **self.required}
+
+    def check(self, stored: Mapping[str, Any], folder: Path, noun: str) -> str:
+        """Describe the differences of the optional parts from those found in a folder; empty if there are none.
+
+        Raise BadInput if a required part differs.
+
+        >>> key = WorkKey({"plan": {"k": 3}}, {"system": {"name": "mine"}})
+        >>> key.check({"plan": {"k": 3}, "system": {"name": "other"}}, Path("out"), "the run")
+        'name other -> mine'
+        """
+        changes: list[tuple[str, str]] = []
+        for part, value in json.loads(json.dumps(self.parts)).items():
+            old_values = stored.get(part)
+            old_values = old_values if isinstance(old_values, Mapping) else {}  # a corrupt file may contain any type
+            names = [name for name in {**old_values, **value} if old_values.get(name) != value.get(name)]
+            changes += [(part, f"{name} {old_values.get(name)} -> {value.get(name)}") for name in names]
+        described = ", ".join(change for _, change in changes[:3]) + (", …" if len(changes) > 3 else "")
+        if any(part in self.required for part, _ in changes):
+            raise BadInput(
+                f"holds {noun} of other work ({described})",
+                file=str(folder),
+                hint="use another --out, or --fresh to start again",
+            )
+        return described
 
 
 class Journal:

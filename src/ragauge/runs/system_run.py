@@ -22,7 +22,7 @@ from ragauge.core.records import Dataset, Run
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import self_documents
 from ragauge.files.serialization import to_json_data, write_record
-from ragauge.files.workspace import WorkKey, hold_folder, temporary_folder
+from ragauge.files.workspace import hold_folder, temporary_folder
 from ragauge.runs import folder as runs_folder
 from ragauge.runs.execution import (
     QueryTask,
@@ -33,7 +33,7 @@ from ragauge.runs.execution import (
     run_system,
 )
 from ragauge.runs.interruption import remove_journal_when_done
-from ragauge.runs.journal import Journal
+from ragauge.runs.journal import Journal, WorkKey
 from ragauge.runs.results import QueryResult, iterate_parts
 from ragauge.runs.returned_ids import ID_HINT, ReturnedIds
 from ragauge.systems.builder import SystemBuilder

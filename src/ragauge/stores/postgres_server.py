@@ -27,7 +27,7 @@ from typing import IO, Any
 from ragauge.core.errors import BackendFailed, MissingExtra, error_summary
 from ragauge.core.hashes import hash_bytes
 from ragauge.core.structured_text import parse_json
-from ragauge.files.workspace import atomic_folder, cache_folder
+from ragauge.files.workspace import cache_folder, replace_folder
 from ragauge.stores import postgres_guard
 from ragauge.stores.postgres_guard import GUARD_LOCK_FILE, LOCK_FOLDER, START_LOCK_FILE, USERS_LOCK_FILE, lock_path
 
@@ -298,7 +298,7 @@ def _build_cluster(library: Any, folder: Path) -> None:
             f"the embedded PostgreSQL cluster in {folder} is corrupt, but a server uses it (pid {owner})"
         )
     _check_no_data(folder)
-    with atomic_folder(folder, overwrite=True) as part:
+    with replace_folder(folder) as part:
         library.get_server(part, start=False).ensure_pgdata_inited()
 
 
