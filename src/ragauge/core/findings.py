@@ -59,6 +59,11 @@ def merge_notes(notes: Iterable[str]) -> list[str]:
     return [Note(text, *names, code=code) for (text, code), names in subjects.items()]
 
 
+def append_notes(text: str, notes: Iterable[str]) -> str:
+    """Append the notes of a result to its text, one per line."""
+    return "\n".join([text, *(f"note: {note}" for note in notes)])
+
+
 @json_form(optional=["styles"])
 class FindingTable(NamedTuple):
     """A small table; a cell is a text, a number, or None if empty."""
