@@ -21,7 +21,7 @@ def test_public_function_metrics_names_own_argument(name):
     if known is None:
         pytest.skip("accepts any name")
     with pytest.raises(UnknownName, match=f"unknown argument `metrics` of {function.__name__}") as caught:
-        function(metrics=["ndcg@10"])
+        function({}, {}, metrics=["ndcg@10"])
     own_name = next((name for name in ("measures", "measure") if name in known), None)
     if own_name is not None:
         assert caught.value.hint == f"use `{own_name}=['ndcg@10']`"
@@ -33,7 +33,8 @@ def test_public_function_metrics_names_own_argument(name):
     [
         ("evaluate", {"k": 5}, 'a cutoff is part of a measure: `measures=["ndcg@5"]`'),
         ("evaluate_runs", {"top_k": 5}, 'a cutoff is part of a measure: `measures=["ndcg@5"]`'),
-        ("evaluate", {"dataset": []}, "answers are scored by `ragauge.judge(samples)`"),
+        ("evaluate", {"dataset": []}, "answers are scored by `ragauge.judge(samples, measures=[…])`"),
+        ("evaluate", {"qrels": [], "metrics": []}, "answers are scored by `ragauge.judge(samples, measures=[…])`"),
         ("run", {"top_k": 5}, "use `k=5`"),
         ("judge", {"metrics": [object()]}, "use `measures=…`"),
         ("judge", {"topk": 3}, "use `k=3`"),

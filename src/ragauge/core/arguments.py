@@ -27,7 +27,8 @@ def check_argument_names(function: F, module: str) -> F:
         known = _argument_names(function)
         for name, value in options.items():
             if known is not None and name not in known:
-                hint = _describe_own_name(name, value, known)
+                is_run_missing = "run" in known and "run" not in options and len(arguments) < 2
+                hint = _describe_own_name(name, value, known, is_run_missing=is_run_missing)
                 raise UnknownName("argument", name, () if hint else known, of=function.__name__, hint=hint)
         return function(*arguments, **options)
 
@@ -49,13 +50,13 @@ def _argument_names(function: Callable[..., Any]) -> Collection[str] | None:
     return names
 
 
-def _describe_own_name(name: str, value: Any, known: Collection[str]) -> str | None:
+def _describe_own_name(name: str, value: Any, known: Collection[str], *, is_run_missing: bool) -> str | None:
     """Return a hint with the name in ragauge; None if the name is not one of another library."""
     own_name = OTHER_NAMES.get(name, name)
+    if is_run_missing and {"qrels", "measures"} <= set(known) and (own_name == "measures" or name == "dataset"):
+        return "answers are scored by `ragauge.judge(samples, measures=[…])`"  # a call of ragas
     if own_name == "k" and "k" not in known and "measures" in known:
         return f'a cutoff is part of a measure: `measures=["ndcg@{value if isinstance(value, int) else 10}"]`'
-    if name in ("dataset", "samples") and "qrels" in known and "run" in known:
-        return "answers are scored by `ragauge.judge(samples)`"
     if own_name == "measures" and "measures" not in known:
         own_name = "measure"
     if own_name == name or own_name not in known:
