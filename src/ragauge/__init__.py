@@ -6,6 +6,7 @@ The public names; each imports what it needs when it is first used.
 from __future__ import annotations
 
 from importlib import import_module
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -218,6 +219,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = getattr(import_module(_HOMES[name]), name)
+        if isinstance(value, FunctionType):
+            from ragauge.core.arguments import check_argument_names
+
+            value = check_argument_names(value, __name__)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'ragauge' has no attribute {name!r}")

@@ -321,7 +321,7 @@ def test_compare_invalid_arguments_raise_error():
         ragauge.compare(SCORES, "words", measures="map")
     with pytest.raises(BadInput, match="no second system"):
         ragauge.compare({"words": SCORES["words"]})
-    with pytest.raises(UnknownName, match="unknown setting `corection`"):
+    with pytest.raises(UnknownName, match="unknown argument `corection` of compare"):
         ragauge.compare(SCORES, corection="holm")
     with pytest.raises(BadInput, match="expected the scores of several systems, got Scores"):
         ragauge.compare(SCORES["words"])

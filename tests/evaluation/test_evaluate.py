@@ -266,6 +266,6 @@ def test_evaluate_runs_invalid_runs_raises_error():
         ragauge.evaluate_runs(NAMED_GRADES, {})
 
 
-def test_evaluate_unknown_keyword_raises_type_error():
-    with pytest.raises(TypeError, match="unexpected keyword argument 'target'"):
+def test_evaluate_unknown_keyword_raises_error():
+    with pytest.raises(UnknownName, match=r"unknown argument `target` of evaluate\nhint: did you mean `targets`"):
         ragauge.evaluate(NAMED_GRADES, NAMED_RUNS, target={"a": ["x"]})

@@ -62,7 +62,8 @@ def test_run_failed_queries_count_as_empty_rankings_in_mean():
     assert result.notes[0] == f"half: {message}"
     assert result.failures["half"].message == "half: 6 of 12 queries failed; first: q6: RuntimeError: down"
     assert result.scores["half"].failures == {f"q{i}": "RuntimeError: down" for i in range(6, 12)}
-    assert repr(result) == f"Scores('half', default: recall@10 0.5000 (n=12); {message})"
+    shown = f"Scores('half', default: recall@10 0.5000 (n=12); {message})"
+    assert repr(result) == f"{shown}\nnote: half: returned at most 1 document per query; 10 were requested"
 
 
 def always_failing(query, k):

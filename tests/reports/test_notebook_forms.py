@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -72,6 +73,23 @@ def test_result_types_are_tabular():
     for name in RESULTS_WITHOUT_JSON:
         assert issubclass(getattr(ragauge, name), TabularResult), name
         assert isinstance(import_reporter(getattr(ragauge, name)), ResultReporter)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Audit", "Comparisons", "Experiment", "ExperimentSet", "Gate", "Overview", "Scores", "ScoresByRun"],
+)
+def test_result_repr_and_notebook_show_every_note(results_by_type, name):
+    result = results_by_type[name]
+    notes = [f"limitation {number}" for number in range(9)]
+    if name == "ScoresByRun":
+        result = ragauge.ScoresByRun({run: replace(scores, notes=notes) for run, scores in result.items()})
+    elif name == "ExperimentSet":
+        result = ragauge.ExperimentSet({"a": replace(results_by_type["Experiment"], notes=notes)})
+    else:
+        result = replace(result, notes=notes)
+    for text in (repr(result), str(result), result._repr_html_()):
+        assert all(note in text for note in notes)
 
 
 def test_record_repr_html_is_escaped():

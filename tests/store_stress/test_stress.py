@@ -699,7 +699,7 @@ def test_stress_invalid_settings_raise():
     assert "sqlite-vec" in str(caught.value)
     with pytest.raises(BadInput, match="document `d1` appears more than once"):
         stress("memory", [DOCUMENTS[0], DOCUMENTS[0]], embedder=EMBEDDER)
-    with pytest.raises(UnknownName, match="unknown setting `batches`"):
+    with pytest.raises(UnknownName, match="unknown argument `batches` of stress"):
         stress("memory", DOCUMENTS, batches=3)
     with pytest.raises(BadInput, match="modes must be one of one by one, in batches, got `backwards`"):
         StressSettings(modes=["backwards"])

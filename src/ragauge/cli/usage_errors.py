@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from ragauge.cli.command_help import find_examples
+from ragauge.core.arguments import OTHER_NAMES
 from ragauge.core.errors import BadInput, add_suggestion, suggest_name
 
 VALUE_NAMES = {"integer": "a whole number", "number": "a number", "boolean": "true or false"}
@@ -30,8 +31,12 @@ def _describe_unknown_option(error: Any, path: str) -> BadInput:
     spellings = [
         name for parameter in error.ctx.command.params for name in (*parameter.opts, *parameter.secondary_opts)
     ]
-    if error.option_name == "-k" and "--measure" in spellings:
-        return BadInput("unknown option -k", hint="a cutoff is part of a measure: `-m ndcg@10`")
+    own_name = OTHER_NAMES.get(error.option_name.lstrip("-").replace("-", "_"))
+    if (own_name == "k" or error.option_name == "-k") and "-k" not in spellings and "--measure" in spellings:
+        return BadInput(f"unknown option {error.option_name}", hint="a cutoff is part of a measure: `-m ndcg@10`")
+    option = {"k": "-k", "measures": "--measure"}.get(own_name or "")
+    if option in spellings:
+        return BadInput(f"unknown option {error.option_name}", hint=f"use `{option}`")
     suggestion = suggest_name(error.option_name, [name for name in spellings if name.startswith("-")])
     hint = add_suggestion(suggestion, f"list all options with `{path} --help`")
     return BadInput(f"unknown option {error.option_name}", hint=hint)

@@ -26,6 +26,7 @@ from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.findings import Note, merge_notes
 from ragauge.core.run_dates import RunDate
 from ragauge.datasets.queries import COMPLEXITY_LEVELS, tags_from_judgments
+from ragauge.evaluation.evaluate import RunByName, check_runs_by_name
 from ragauge.evaluation.indicators import find_measure, measure_span
 from ragauge.files.serialization import settings_from
 from ragauge.output.numbers import format_number, pluralise
@@ -37,10 +38,11 @@ from ragauge.stats.system_pairs import QueryMask, SystemPair, compare_pairs
 TagsByQuery = Mapping[str, Mapping[str, str]]
 
 
-def compare(
+def compare(  # noqa: PLR0913 - the options of a public function
     scores: Any,
-    baseline: str | None = None,
+    runs: RunByName | str | None = None,
     *,
+    baseline: str | None = None,
     measures: str | Iterable[str] | None = None,
     by: str | Mapping[str, str] | None = None,
     tags: TagsByQuery | None = None,
@@ -52,8 +54,10 @@ def compare(
     """Compare every system with the baseline, or every pair of systems.
 
     `scores` is the result of `evaluate` for several runs, an Experiment with all its trials, files, or plain
-    numbers: `{system: {query: value}}` or `{system: {measure: {query: value}}}`. A list, or a mapping from seeds,
-    instead of one system's scores contains repeated runs of that system; the interval then covers queries and seeds.
+    numbers: `{system: {query: value}}` or `{system: {measure: {query: value}}}`. With `runs`
+    by name, `scores` are their judgments, in any form that `evaluate` accepts. A text as the second argument is the
+    baseline. A list, or a mapping from seeds, instead of one system's scores contains repeated runs of that system; the
+    interval then covers queries and seeds.
     `by` is a tag of the queries, `complexity`, or a mapping from queries to strata. `targets` is a target map for
     `dr@k` in files, if the judgments have none. The options are test, correction,
     family, confidence, interval, rounds, seed, margin, detect, power, lower_is_better and higher_is_better: see
@@ -64,12 +68,14 @@ def compare(
     >>> round(row.difference, 4), row.wins, row.losses, row.stars
     (0.3, 3, 0, 'ns')
     """
+    if isinstance(runs, str):
+        runs, baseline = None, runs
     method = settings_from(ComparisonSettings, {**options})
     if common_queries and count_missing:
         raise BadInput(
             "common_queries and count_missing are mutually exclusive", hint="remove --common-queries or --count-missing"
         )
-    scored_runs = _score_if_files(scores, baseline, measures, targets)
+    scored_runs = _score_if_runs(scores, runs, baseline, measures, targets)
     if targets is not None and scored_runs is None:
         raise BadInput(
             "a target map has no effect on scores that are computed already; expected files of judgments and runs",
@@ -139,16 +145,18 @@ def compare(
     )
 
 
-def _score_if_files(
-    scores: Any, baseline: str | None, measures: str | Iterable[str] | None, targets: Any
+def _score_if_runs(
+    scores: Any, runs: Any, baseline: str | None, measures: str | Iterable[str] | None, targets: Any
 ) -> ScoredRuns | None:
-    """Score the given files. Return None if `scores` is not a list of files."""
+    """Score judgments and runs, or the given files. Return None if `scores` are neither."""
+    measure_names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
+    if runs is not None:
+        return score_runs([scores, check_runs_by_name(runs)], baseline, measure_names, targets=targets)
     if isinstance(scores, ScoredRuns):
         return scores
     files = [scores] if isinstance(scores, str | Path) else scores
     if not isinstance(files, Sequence) or not files or not all(isinstance(file, str | Path) for file in files):
         return None
-    measure_names = [measures] if isinstance(measures, str) else None if measures is None else list(measures)
     return score_runs([str(file) for file in files], baseline, measure_names, targets=targets)
 
 

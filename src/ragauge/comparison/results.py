@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragauge.core.documents import Document
-from ragauge.core.findings import Audit
+from ragauge.core.findings import Audit, append_notes
 from ragauge.core.protocols import Result
 from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Floats, Judgments, Run, Scores
@@ -244,7 +244,7 @@ class Overview(TabularResult, report="ragauge.reports.overview_report"):
             f"{system}: " + ", ".join(f"{name} {mean.value:.4f} (n={mean.n})" for name, mean in entry.means.items())
             for system, entry in self.entries.items()
         ]
-        return "\n".join([f"Overview of {self.title}", *lines])
+        return append_notes("\n".join([f"Overview of {self.title}", *lines]), self.notes)
 
 
 OverviewsByDataset = Mapping[str, Overview]

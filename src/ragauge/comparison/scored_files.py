@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragauge.core.errors import BadInput
-from ragauge.core.records import Scores
+from ragauge.core.records import Run, Scores
 from ragauge.core.run_dates import RunDate
 from ragauge.core.settings import unique_by
 from ragauge.evaluation.evaluate import judgments_for_measures, parse_measures, score_trials, with_target_map
@@ -79,7 +79,7 @@ def score_inputs(
 
 
 def score_runs(
-    files: Sequence[str],
+    files: Sequence[Any],
     baseline: str | None = None,
     measures: Sequence[str] | None = None,
     convention: Convention | None = None,
@@ -87,16 +87,23 @@ def score_runs(
     split: str | None = None,
     targets: Any = None,
 ) -> ScoredRuns:
-    """Score files; see `score_inputs`. The baseline is a name, or a file that is added to them."""
+    """Score files, or judgments and runs by name; see `score_inputs`.
+
+    The baseline is a name, or a file that is added to them.
+    """
     named = {"baseline": baseline}
     inputs = Inputs.resolve(*files, named=named, split=split, targets=targets, tables=SCORED_KINDS)
     return score_inputs(inputs, measures, convention)
 
 
 def _find_run_dates(runs: Mapping[str, Sequence[Any]]) -> dict[str, RunDate]:
-    """Return the date of each system's results, from the manifests of its run folders."""
-    dates = {name: RunDate.find(*(read_manifest(run) for run in sources)) for name, sources in runs.items()}
+    """Return the date of each system's results, from the manifests of its runs."""
+    dates = {name: RunDate.find(*map(_find_manifest, sources)) for name, sources in runs.items()}
     return {name: date for name, date in dates.items() if date is not None}
+
+
+def _find_manifest(run: Any) -> Mapping[str, Any]:
+    return read_manifest(run) if isinstance(run, str | Path) else run.manifest if isinstance(run, Run) else {}
 
 
 def _check_no_scoring_options(convention: Convention | None, split: str | None, targets: Any) -> None:

@@ -59,6 +59,17 @@ def merge_notes(notes: Iterable[str]) -> list[str]:
     return [Note(text, *names, code=code) for (text, code), names in subjects.items()]
 
 
+def append_notes(text: str, notes: Iterable[str]) -> str:
+    """Append the notes of a result to its text, one per line, except those that the text has.
+
+    >>> print(append_notes("bm25: 3 of 50 queries failed", [Note("3 of 50 queries failed", "bm25"), "2 ties"]))
+    bm25: 3 of 50 queries failed
+    note: 2 ties
+    """
+    new_notes = [note for note in notes if (note.text if isinstance(note, Note) else note) not in text]
+    return "\n".join([text, *(f"note: {note}" for note in new_notes)])
+
+
 @json_form(optional=["styles"])
 class FindingTable(NamedTuple):
     """A small table; a cell is a text, a number, or None if empty."""

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragauge.core.documents import Document, Documents, to_documents
-from ragauge.core.errors import BadInput, describe_failures, failed_queries
-from ragauge.core.findings import Note
+from ragauge.core.errors import BadInput, UnknownName, describe_failures, failed_queries
+from ragauge.core.findings import Note, append_notes
 from ragauge.core.ids import IdForms, to_id, with_text_ids, with_text_keys
 from ragauge.core.record_types import TabularResult, json_form
 
@@ -345,7 +345,8 @@ class Run:
         return scores
 
     def __repr__(self) -> str:
-        return f"Run({self.name!r}, {self.table['query'].n_unique()} queries, {self.table.height} rows)"
+        text = f"Run({self.name!r}, {self.table['query'].n_unique()} queries, {self.table.height} rows)"
+        return append_notes(text, self.notes)
 
 
 def have_different_rankings(runs: Sequence[Run]) -> bool:
@@ -476,7 +477,17 @@ class Scores(TabularResult, report="ragauge.evaluation.scores_views"):
         schema = {"run": pl.String, "query": pl.String, "measure": pl.String, "value": pl.Float64}
         return pl.concat(parts) if parts else pl.DataFrame(schema={**schema, "lower_is_better": pl.Boolean})
 
+    def __getitem__(self, measure: str) -> float:
+        """Return the mean of a measure by any of its names."""
+        if measure not in self.means:
+            raise UnknownName("measure", str(measure), self.measures, of=f"the scores of {self.run}")
+        return self.means[measure]
+
     def __repr__(self) -> str:
+        return append_notes(self._describe(), self.notes)
+
+    def _describe(self) -> str:
+        """Describe the scores in one line, without their notes."""
         means = ", ".join(f"{name} {value:.4f} (n={self.n[name]})" for name, value in self.means.items())
         failed = describe_failures(self.failures, len(self.queries))
         over = f"; mean over {self.n_trials} trials" if self.n_trials > 1 else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from ragauge.core.errors import BadInput
-from ragauge.core.findings import merge_notes
+from ragauge.core.findings import append_notes, merge_notes
 from ragauge.core.record_types import TabularResult
 from ragauge.core.records import MeasureDict, Scores
 
@@ -97,4 +97,5 @@ class ScoresByRun(TabularResult, Mapping[str, Scores], report="ragauge.evaluatio
         return pl.concat(scores.to_polars().with_columns(pl.lit(run).alias("run")) for run, scores in self.items())
 
     def __repr__(self) -> str:
-        return f"ScoresByRun({', '.join(map(repr, self._scores.values()))})"
+        scores = ", ".join(scores._describe() for scores in self._scores.values())
+        return append_notes(f"ScoresByRun({scores})", self.notes)

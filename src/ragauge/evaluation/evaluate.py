@@ -43,6 +43,8 @@ RUN_CUTOFF = 10
 """Cutoff of the default measures of `run`, unless k is smaller."""
 MAX_NAMED_MEASURES = 3
 """Maximum number of measures that a note names."""
+GRADE_LIKE_SCORES = frozenset(range(5))
+"""Scores that most judgments have as grades."""
 DIFFERING_TRIALS = "differing trials"
 """Code of the note on a run whose scores are means over trials."""
 Measures = str | MeasureFunction | Iterable[str | MeasureFunction]
@@ -81,7 +83,7 @@ def evaluate(
 ) -> Scores: ...
 def evaluate(
     qrels: Any,
-    run: Any,
+    run: Any = None,
     measures: Measures = DEFAULT_MEASURES,
     convention: str | Convention = "default",
     **options: Unpack[EvaluationOptions],
@@ -97,6 +99,9 @@ def evaluate(
     >>> evaluate({"q1": {"a": 1}}, {"q1": {"b": 0.9, "a": 0.4}}, ["mrr", "recall@1"]).means
     {'mrr': 0.5, 'recall@1': 0.0}
     """
+    if run is None:
+        hint = "use `evaluate(qrels, run)`; answers are scored by `ragauge.judge(samples)`"
+        raise BadInput("no run given; expected judgments and a run", hint=hint)
     if isinstance(run, Mapping) and not is_single_run(run):
         return evaluate_runs(qrels, run, measures, convention, **options)
     return _score_runs(qrels, {None: run}, measures, convention, **options)[None]
@@ -118,12 +123,17 @@ def evaluate_runs(
     >>> found["bad"].means, found.means
     ({'mrr': 0.5}, {'good': {'mrr': 1.0}, 'bad': {'mrr': 0.5}})
     """
+    return ScoresByRun(_score_runs(qrels, check_runs_by_name(runs), measures, convention, **options))
+
+
+def check_runs_by_name(runs: Any) -> Mapping[str, Any]:
+    """Return the runs; raise BadInput unless they are a mapping from names."""
     if not isinstance(runs, Mapping):
         raise BadInput(
             f"runs must be a mapping from names to runs, got {type(runs).__name__}",
             hint='use {"bm25": "bm25.run", "dense": "dense.run"}, or `evaluate` for one run',
         )
-    return ScoresByRun(_score_runs(qrels, runs, measures, convention, **options))
+    return runs
 
 
 def _score_runs(
@@ -143,7 +153,7 @@ def _score_runs(
     judgments = judgments_for_measures(
         parsed_measures, qrels, qrels_format=options.get("qrels_format"), targets=options.get("targets")
     )
-    return score_runs_by_name(
+    scores = score_runs_by_name(
         judgments,
         runs,
         parsed_measures,
@@ -151,6 +161,23 @@ def _score_runs(
         run_format=options.get("run_format"),
         executor=options.get("executor"),
     )
+    swap_notes = {name: _describe_swap(judgments, run) for name, run in runs.items()}
+    return {name: replace(found, notes=[*swap_notes[name], *found.notes]) for name, found in scores.items()}
+
+
+def _describe_swap(judgments: Judgments, run: Any) -> list[Note]:
+    """Note that grades look like scores and scores like grades; a run can have such scores, so it is no error."""
+    is_fraction = judgments.pool.grades % 1 != 0
+    if 2 * np.count_nonzero(is_fraction) <= len(is_fraction) or not isinstance(run, Mapping):
+        return []
+    values = {score for docs in run.values() if isinstance(docs, Mapping) for score in docs.values()}
+    if not values or not values <= GRADE_LIKE_SCORES:
+        return []
+    text = (
+        f"{np.count_nonzero(is_fraction)} of {len(is_fraction)} grades are fractions, and all scores are whole numbers "
+        f"up to {max(values):g}; judgments come first, then the run"
+    )
+    return [Note(text)]
 
 
 def score_runs_by_name(

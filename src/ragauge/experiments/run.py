@@ -102,10 +102,10 @@ def run(
     `dataset` is a name, a folder, rig's JSONL, a `Dataset`, or a list of `(query, id)`. A dataset without a corpus
     requires systems with their own index. `systems` is a mapping from names to descriptions (`"bm25"`,
     `"dense(embedder=minilm)"`), functions `(query, k)`, sync or async, or retrievers. In a list, each description is
-    also the name. `options` are k, repeats, warmup, workers, timeout, retries and threads (of numeric libraries, per
-    worker), and fresh, reuse, split, max_queries and allow_failures. k is the number of documents requested per query:
-    by default the largest cutoff of the measures, at least 10. A retriever's own k is not used. `split` selects the
-    judgments of a BEIR folder, `max_queries` is the maximum number of queries to run.
+    also the name; a single system needs no list. `options` are k, repeats, warmup, workers, timeout, retries and
+    threads (of numeric libraries, per worker), and fresh, reuse, split, max_queries and allow_failures. k is the number
+    of documents requested per query: by default the largest cutoff of the measures, at least 10. A retriever's own k is
+    not used. `split` selects the judgments of a BEIR folder, `max_queries` is the maximum number of queries to run.
 
     With `out`, every result is saved as it arrives, and the same call resumes where the last one was interrupted. A
     finished run of a built-in system is reused: the corpus and the options identify it. Functions, objects, plug-ins
@@ -315,17 +315,15 @@ def _resolve_run_settings(
 
 
 def _systems_by_name(systems: Any) -> dict[str, Any]:
-    if isinstance(systems, str):
+    if isinstance(systems, str) or callable(systems) or not isinstance(systems, Iterable):
         systems = [systems]
     if isinstance(systems, Mapping):
         named = {str(name): system for name, system in systems.items()}
-    elif isinstance(systems, Iterable):
+    else:
         system_list = list(systems)
         names = list(map(_default_name, system_list))
         hint = "give a mapping from names to systems"
         named = dict(zip(unique_by(names, str, "system", hint=hint), system_list, strict=True))
-    else:
-        raise BadInput(f"systems cannot be read from {type(systems).__name__}", hint='{"bm25": "bm25", "mine": search}')
     if not named:
         raise BadInput("no system given", hint="add `--system bm25`")
     check_folder_names(named, "system")

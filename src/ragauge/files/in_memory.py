@@ -14,6 +14,7 @@ from ragauge.core.errors import BadInput, excerpt
 from ragauge.core.ids import IdForms, format_id, to_id, with_text_ids
 from ragauge.core.records import Judgments, Run, ScoresByQuery
 from ragauge.core.text import check_id
+from ragauge.files.sample_fields import FIELD_BY_ALIAS, is_sample_header
 from ragauge.files.source import wrap_library_errors
 from ragauge.files.table_files import (
     DOC_COLUMNS,
@@ -29,24 +30,36 @@ if TYPE_CHECKING:
     import polars as pl
 
 
+ORDER_HINT = "judgments come first, then runs: `evaluate(qrels, run)`"
+
+
 def is_dataframe(value: Any) -> bool:
-    """Return whether an object is a polars or pandas frame, without importing either."""
-    return type(value).__name__ in ("DataFrame", "LazyFrame") and type(value).__module__.split(".")[0] in (
-        "polars",
-        "pandas",
-    )
+    """Return whether an object is a polars or pandas frame or a pyarrow table, without importing any of them."""
+    name, library = type(value).__name__, type(value).__module__.split(".")[0]
+    return (name in ("DataFrame", "LazyFrame") and library in ("polars", "pandas")) or _is_arrow_table(value)
+
+
+def _is_arrow_table(value: Any) -> bool:
+    return type(value).__name__ == "Table" and type(value).__module__.split(".")[0] == "pyarrow"
 
 
 def frame_columns(frame: Any) -> list[str]:
-    """Return the column names of a polars or pandas frame."""
+    """Return the column names of a frame."""
     import polars as pl
 
+    if _is_arrow_table(frame):
+        return list(frame.column_names)
     return list(frame.collect_schema() if isinstance(frame, pl.LazyFrame) else frame.columns)
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
-    """Convert a polars or pandas frame to a polars data frame."""
+    """Convert a polars or pandas frame or a pyarrow table to a polars data frame."""
     import polars as pl
+
+    if _is_arrow_table(frame):
+        check_duplicate_columns(None, frame.column_names, "the table")
+        with wrap_library_errors("the table", problem="cannot be converted"):
+            return pl.DataFrame(frame)
 
     if isinstance(frame, pl.LazyFrame):
         return frame.collect()
@@ -98,6 +111,11 @@ def judgments_from_memory(value: Any) -> Judgments:
     """Convert an object in memory to judgments."""
     if isinstance(value, Judgments):
         return value
+    columns = frame_columns(value) if is_dataframe(value) else getattr(value, "column_names", None)  # Hugging Face
+    if columns and find_column(columns, DOC_COLUMNS) is None and is_sample_header(columns):
+        raise _samples_error()
+    if isinstance(value, Run) or (type(value).__module__.startswith("ranx.") and type(value).__name__ == "Run"):
+        raise BadInput("a run was given as judgments", hint=ORDER_HINT)
     if is_dataframe(value):
         table = select_judgment_columns(to_polars(value), "the judgments")
         return judgments_from_table(check_no_nulls(table, "the judgments", "grade", None), "a frame")
@@ -173,10 +191,14 @@ def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
     grades: dict[str, dict[str, float]] = {}
     queries, docs = IdForms("query"), IdForms("document")
     for number, row in enumerate(rows, 1):
-        if hasattr(row, "query_id"):  # ir_measures' Qrel
+        if hasattr(row, "relevance"):  # ir_measures' Qrel
             query, doc, grade = row.query_id, row.doc_id, row.relevance
+        elif hasattr(row, "query_id") and hasattr(row, "score"):  # its ScoredDoc
+            raise BadInput("a run was given as judgments", hint=ORDER_HINT)
         elif isinstance(row, list | tuple) and len(row) in (2, 3, 4):
             query, doc, grade = (*row, 1)[:3] if len(row) < 4 else (row[0], row[2], row[3])
+        elif is_sample_header(list(row) if isinstance(row, Mapping) else _sample_attributes(row)):
+            raise _samples_error()
         else:
             raise BadInput(f"judgment {number} is {row!r}", hint="(query, document) or (query, document, grade)")
         query_id, doc_id = queries.convert(query), docs.convert(doc)
@@ -184,6 +206,15 @@ def _judgments_from_tuples(rows: Iterable[Any]) -> Judgments:
         if grade_by_doc.setdefault(doc_id, grade) != grade:
             raise BadInput(f"document `{doc_id}` of query `{query_id}` has the grades {grade_by_doc[doc_id]}, {grade}")
     return Judgments(grades, source="a list")
+
+
+def _sample_attributes(row: Any) -> list[str]:
+    """Return the fields of a sample that an object of ragauge, ragas or DeepEval has."""
+    return [name for name in FIELD_BY_ALIAS if hasattr(row, name)]
+
+
+def _samples_error() -> BadInput:
+    return BadInput("expected judgments, got samples", hint="answers are scored by `ragauge.judge(samples)`")
 
 
 def judgments_from_table(table: pl.DataFrame, source: str) -> Judgments:
@@ -238,6 +269,8 @@ def run_from_memory(value: Any, name: str = "run") -> Run | ScoresByQuery:
     """Convert an object in memory to a run; nested dictionaries stay dictionaries."""
     if isinstance(value, Run):
         return value
+    if isinstance(value, Judgments) or (type(value).__module__.startswith("ranx.") and type(value).__name__ == "Qrels"):
+        raise BadInput("judgments were given as a run", hint=ORDER_HINT)
     if is_dataframe(value):
         table = select_run_columns(to_polars(value), "the run").lazy().collect()
         return Run(check_no_nulls(table, "the run", "score", None), name)
@@ -261,8 +294,10 @@ def _run_from_tuples(rows: Iterable[Any]) -> ScoresByQuery:
     scores: dict[str, dict[str, float]] = {}
     queries, docs = IdForms("query"), IdForms("document")
     for number, row in enumerate(rows, 1):
-        if hasattr(row, "query_id"):  # ir_measures' ScoredDoc
+        if hasattr(row, "score"):  # ir_measures' ScoredDoc
             query, doc, score = row.query_id, row.doc_id, row.score
+        elif hasattr(row, "query_id") and hasattr(row, "relevance"):  # its Qrel
+            raise BadInput("judgments were given as a run", hint=ORDER_HINT)
         elif isinstance(row, list | tuple) and len(row) == 3:
             query, doc, score = row
         else:

@@ -16,7 +16,7 @@ from typing import Any
 from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.samples import Sample
 from ragauge.core.structured_text import parse_json
-from ragauge.files.in_memory import is_dataframe
+from ragauge.files.in_memory import is_dataframe, to_polars
 from ragauge.files.json_files import read_json, read_json_lines
 from ragauge.files.parquet import write_parquet
 from ragauge.files.sample_fields import FIELD_BY_ALIAS, RAGAS_FIELDS, is_sample_header, sample_from_row
@@ -212,7 +212,7 @@ def samples_from(source: Any) -> list[Sample]:
     if isinstance(source, str | Path):
         return read_samples(str(source))
     if is_dataframe(source):
-        frame = source.collect() if hasattr(source, "collect") else source
+        frame: Any = source if hasattr(source, "to_dict") else to_polars(source)
         rows = frame.iter_rows(named=True) if hasattr(frame, "iter_rows") else frame.to_dict("records")
         return _build_samples(enumerate(rows, 1), "", in_lines=False, cells=True)
     if isinstance(source, Mapping):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ragauge.core.errors import CheckFailed, RagaugeError
+from ragauge.core.findings import append_notes
 from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.run_dates import RunDate
 from ragauge.evaluation.indicators import Indicator
@@ -150,4 +151,4 @@ class Gate(TabularResult, report="ragauge.gates.report"):
             f"{'pass' if check.passed else 'FAIL'} {check.rule}" + (f": {check.reason}" if check.reason else "")
             for check in self.checks
         ]
-        return "\n".join(lines)
+        return append_notes("\n".join(lines), self.notes)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.findings import append_notes
 from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Scores
 from ragauge.core.samples import LEXICAL_JUDGE, Sample, Verdicts
@@ -238,4 +239,5 @@ class JudgedSamples(TabularResult, report="ragauge.judging.report"):
         return sum_cost_steps(self.ledger) if self.ledger else None
 
     def __repr__(self) -> str:
-        return f"JudgedSamples({self.name!r} by {self.judge}: {self.scores!r})"
+        text = f"JudgedSamples({self.name!r} by {self.judge}: {self.scores._describe()})"
+        return append_notes(text, self.notes)

@@ -14,7 +14,6 @@ from ragauge.output.tables import Column, Table, format_cell, sort_key, table_of
 
 MAX_FRAGMENT_ROWS = 30
 """Maximum number of rows of a table that a notebook shows."""
-MAX_FRAGMENT_NOTES = 3
 FRAGMENT_STYLE = (
     "<style>.ragauge-result .n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}"
     ".ragauge-result small{opacity:.75;margin-left:.4em}.ragauge-result caption{text-align:left;font-weight:600}"
@@ -164,7 +163,7 @@ def render_fragment(report: Report) -> str:
         ]
         parts += [f"<p>{mark_code(block.text)}</p>" for block in section.blocks if isinstance(block, Paragraph)]
     if report.notes:
-        notes = "".join(f"<li>{mark_code(note)}</li>" for note in report.notes[:MAX_FRAGMENT_NOTES])
+        notes = "".join(f"<li>{mark_code(note)}</li>" for note in report.notes)
         parts.append(f"<ul>{notes}</ul>")
     return "\n".join([f'<div class="ragauge-result">{FRAGMENT_STYLE}', *parts, "</div>"])
 

@@ -16,6 +16,7 @@ from ragauge.comparison.results import (
     compute_ranks,
     list_systems,
 )
+from ragauge.core.findings import Note, merge_notes
 from ragauge.core.summaries import Mean
 from ragauge.output.chart_style import SystemStyles
 from ragauge.output.charts import format_bar_value, join_sentence
@@ -74,7 +75,10 @@ def build_report(study: DatasetOverviews) -> Report:
         summarise_experiments(overviews),
         [section for section in sections if section.blocks],
         [pluralise(len(overviews), "dataset"), pluralise(len(list_systems(overviews)), "system")],
-        notes=describe_measure_table(overviews),
+        notes=[
+            *describe_measure_table(overviews),
+            *merge_notes(Note(note, name) for name, overview in overviews.items() for note in overview.notes),
+        ],
         provenance=_shared_provenance(overviews),
     )
 

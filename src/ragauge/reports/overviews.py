@@ -47,8 +47,9 @@ from ragauge.stats.comparisons import Comparison, Comparisons
 
 OutputFiles = str | Path | Sequence[str | Path]
 """Path of an output file, or several."""
-OverviewInput = Experiment | str | Path | Sequence[str | Path]
-"""An experiment, or paths of run folders, judgments and runs, or score tables."""
+OverviewInput = Experiment | str | Path | Sequence[Any]
+"""An experiment, paths of run folders, judgments and runs, or score tables, or judgments and runs in memory."""
+MEMORY_HINT = 'use `report([qrels, {"bm25": run}], "report.html")`'
 ResultT = TypeVar("ResultT", bound=Result | Sequence[Result])
 
 OUTPUT_FORMATS: Mapping[str, OutputFormat[registry.Results]] = registry.find_formats(Overview)
@@ -95,6 +96,8 @@ def report(
     `charts` is a folder for every chart as SVG and PNG. `given` and `options` are those of `overview`; the overview is
     returned. Every other result, or several of one type, have their own formats and are returned.
     """
+    if isinstance(out, Mapping):
+        raise BadInput("out must be a file or several, got a mapping", hint=MEMORY_HINT)
     files = [str(path) for path in ([out] if isinstance(out, str | Path) else out)]
     results = given if isinstance(given, Sequence) else [given]
     if results and all(map(registry.is_result, results)):
@@ -163,9 +166,9 @@ def overview(
     """Build an overview of systems: scores, differences, latency and findings.
 
     `given` is an Experiment, or files in any form that `compare` accepts: run folders, judgments and runs, or score
-    tables. The default baseline is that of the experiment. `by` are tags of the queries. `dataset` locates the
-    texts, if not at the dataset of the runs. `joined` are further results, or JSON files of
-    them. Other options are those of `compare`, such as test, correction and confidence.
+    tables. `[qrels, {name: run}]` are judgments and runs in memory. The default baseline is that of the experiment.
+    `by` are tags of the queries. `dataset` locates the texts, if not at the dataset of the runs. `joined` are further
+    results, or JSON files of them. Other options are those of `compare`, such as test, correction and confidence.
     """
     settings = OverviewSettings.create(options)
     method = settings.comparison_settings
@@ -241,9 +244,15 @@ def _collect_inputs(overview_input: OverviewInput, settings: OverviewSettings) -
     if not isinstance(overview_input, str | Path | Iterable):
         raise BadInput(
             f"{type(overview_input).__name__} is not a result that has a report",
-            hint="pass a result of ragauge, the folder of a run, or paths of judgments and runs",
+            hint='pass a result, the folder of a run, or judgments and runs: `report([qrels, {"bm25": run}])`',
         )
-    files = [str(path) for path in ([overview_input] if isinstance(overview_input, str | Path) else overview_input)]
+    if isinstance(overview_input, Mapping):
+        raise BadInput(
+            "no judgments given; a report of runs by name needs them",
+            hint=MEMORY_HINT,
+        )
+    items = [overview_input] if isinstance(overview_input, str | Path) else overview_input
+    files = [str(item) if isinstance(item, Path) else item for item in items]
     convention = requested_convention or find_convention("default")
     return inputs_from_files(files, baseline, names, convention, settings.dataset, settings.split, settings.targets)
 

@@ -91,7 +91,7 @@ def inputs_from_experiment(
 
 
 def inputs_from_files(
-    files: Sequence[str],
+    files: Sequence[Any],
     baseline: str | None,
     measures: Sequence[str] | None,
     convention: Convention,
@@ -135,7 +135,7 @@ def inputs_from_files(
         failures=inputs.failures,
         notes=list(dict.fromkeys(texts.absent.values())),
         repeats={name: system_runs[1:] for name, system_runs in runs.items() if len(system_runs) > 1},
-        title=InputFile(split_path_name(files[0])[1]).stem,
+        title=InputFile(split_path_name(files[0])[1]).stem if isinstance(files[0], str) else "",
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ragauge.core.errors import RagaugeError, UnknownName
+from ragauge.core.findings import append_notes
 from ragauge.core.record_types import TabularResult
 from ragauge.core.records import Dataset, Floats, Run, Scores
 from ragauge.core.summaries import Speed
@@ -99,7 +100,8 @@ class Experiment(TabularResult, report="ragauge.reports.views:EXPERIMENT_REPORTE
 
     def __repr__(self) -> str:
         absent = [f"{name}: not run: {error.message}" for name, error in self.failures.items() if name not in self.runs]
-        return "\n".join([*map(repr, [*self.scores.values(), *self.differences.values()]), *absent])
+        scores = [scores._describe() for scores in self.scores.values()]
+        return append_notes("\n".join([*scores, *map(repr, self.differences.values()), *absent]), self.notes)
 
 
 def canonical_tag(tag: str, known_tags: Collection[str]) -> str:

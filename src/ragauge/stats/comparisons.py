@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
 
 from ragauge.core.errors import UnknownName
+from ragauge.core.findings import append_notes
 from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.run_dates import RunDate
 from ragauge.core.settings import Above, AtLeast, AtMost, Below, OneOf, check_number, check_settings
@@ -255,7 +256,7 @@ class Comparisons(TabularResult, report="ragauge.comparison.report"):
         return len(self.rows)
 
     def __repr__(self) -> str:
-        return "\n".join(map(repr, self.rows))
+        return append_notes("\n".join(map(repr, self.rows)), self.notes)
 
 
 def comparison_fields(row: Comparison) -> dict[str, float | int | str | None]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ragauge.compute.observation import ClockCheck
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.findings import append_notes
 from ragauge.core.hashes import hash_vectors
 from ragauge.core.record_types import TabularResult, json_form, record
 from ragauge.core.records import Floats, Ints, Judgments
@@ -400,7 +401,8 @@ class StoreBenchmark(TabularResult, report="ragauge.store_benchmarks.report"):
 
     def __repr__(self) -> str:
         failed = f"; {len(self.failures)} failed, first: {self.failures[0].message}" if self.failures else ""
-        return f"StoreBenchmark({self.data!r}, {len(self.points)} points of {', '.join(self.stores)}{failed})"
+        text = f"StoreBenchmark({self.data!r}, {len(self.points)} points of {', '.join(self.stores)}{failed})"
+        return append_notes(text, self.notes)
 
 
 def format_option(value: Any) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
+from ragauge.core.findings import append_notes
 from ragauge.core.record_types import TabularResult, record
 from ragauge.core.summaries import Estimate
 from ragauge.judging.results import InjectionAttempt
@@ -193,4 +194,5 @@ class Calibration(TabularResult, report="ragauge.judging.calibration.report"):
 
     def __repr__(self) -> str:
         statistics = ", ".join(f"{name} {self.statistics[name].value:.3f}" for name in ("accuracy", "kappa", "auc"))
-        return f"Calibration({self.judge!r} on {self.dataset!r}: {statistics}; {self.scored} of {self.labelled} scored)"
+        text = f"Calibration({self.judge!r} on {self.dataset!r}: {statistics}; {self.scored} of {self.labelled} scored)"
+        return append_notes(text, self.notes)
