@@ -206,6 +206,7 @@ class JudgedSamples(TabularResult):
             or verdicts.useful
             or verdicts.questions
             or verdicts.refusal is not None
+            or any(verdicts.ratings.values())
             or any(verdicts.claims.values())
             for verdicts in self.verdicts.values()
         )
