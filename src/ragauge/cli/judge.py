@@ -40,13 +40,12 @@ from ragauge.core.samples import LEXICAL_JUDGE
 from ragauge.files.samples import samples_name
 from ragauge.files.serialization import to_json
 from ragauge.files.workspace import folder_name, hold_folder
-from ragauge.judging.judge import estimate_cost, find_missing_key, judge_unsaved, rescore
+from ragauge.judging.judge import estimate_judging, find_missing_key, judge_unsaved, rescore
 from ragauge.judging.report import build_estimate_table, describe_main_unscored_reason
-from ragauge.judging.results import CostEstimate, JudgedSamples, JudgingEstimate
-from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
-from ragauge.judging.sample_loading import describe_contexts, load_samples
+from ragauge.judging.results import CostEstimate, JudgedSamples
+from ragauge.judging.results_folder import read_judged_folder, write_judged_folder
 from ragauge.judging.session import LOCAL_TOKENS_PER_SECOND, JudgingOptions
-from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES, parse_answer_measures
+from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES
 from ragauge.measures.conventions import find_convention
 from ragauge.output.numbers import join_with_and
 from ragauge.runs.input_kinds import InputKind, is_kind
@@ -192,7 +191,6 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         _print_judging_estimate(samples, measure, judge_name, folder, settings, as_json=as_json)
         return
     with hold_folder(folder):
-        check_same_samples(folder, load_samples(samples, answers=answers, k=k)[:max_samples])
         judged = _judge_with_progress(samples, measure, judge_name, folder, settings)
         _finish_judging(judged, folder, output)
 
@@ -248,11 +246,9 @@ def _print_judging_estimate(
 ) -> None:
     with show_progress() as progress:
         progress(Progress("estimating"))
-        steps = estimate_cost(samples, measures, chat=chat, folder=folder, **settings)
-    loaded = load_samples(samples, answers=settings.get("answers"), k=settings.get("k"))
+        estimate = estimate_judging(samples, measures, chat=chat, folder=folder, **settings)
+    steps = estimate.estimate
     if as_json:
-        names = [str(measure) for measure in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)]
-        estimate = JudgingEstimate(chat, len(loaded[: settings.get("max_samples")]), names, steps)
         console.write_data(to_json(estimate), nl=False)
     elif steps:
         print_table(build_estimate_table(steps))
@@ -262,7 +258,7 @@ def _print_judging_estimate(
         lines = ["no request would be sent: the lexical judge uses no model"]
     else:
         lines = [f"no request would be sent: every reply is saved in {folder}{os.sep}"]
-    console.print_notes([*lines, *describe_contexts(samples, loaded)])
+    console.print_notes([*lines, *estimate.notes])
 
 
 def describe_estimate(steps: Sequence[CostEstimate], chat: str, options: Mapping[str, Any]) -> list[str]:
@@ -287,7 +283,7 @@ def _judge_with_progress(
     """Judge the samples with a progress display; after Ctrl-C, say how to resume."""
     with show_progress(f"replies are saved in {shlex.quote(str(folder))}; to resume, run the same command") as progress:
         settings["progress"] = progress
-        return judge_unsaved(samples, measures, chat=chat, folder=folder, **settings)
+        return judge_unsaved(samples, measures, chat=chat, folder=folder, written=True, **settings)
 
 
 def _finish_judging(judged: JudgedSamples, folder: Path, output: JudgingOutput) -> None:

@@ -228,7 +228,7 @@ class JudgingSession:
         # A local model handles one call after the other, and each takes its time.
         self._concurrency = min(settings.workers, adapted.concurrency or settings.workers)
         caller = ChatCaller(
-            chat, concurrency=self._concurrency, timeout=timeout, patience=patience, retries=settings.retries
+            adapted, concurrency=self._concurrency, timeout=timeout, patience=patience, retries=settings.retries
         )
         self.judge = ModelJudge(caller, self._replies, self.ledger, prompt_settings)
 
