@@ -40,12 +40,13 @@ from ragauge.core.samples import LEXICAL_JUDGE
 from ragauge.files.samples import samples_name
 from ragauge.files.serialization import to_json
 from ragauge.files.workspace import folder_name, hold_folder
-from ragauge.judging.judge import estimate_judging, find_missing_key, judge_unsaved, rescore
+from ragauge.judging.judge import estimate_cost, find_missing_key, judge_unsaved, rescore
 from ragauge.judging.report import build_estimate_table, describe_main_unscored_reason
-from ragauge.judging.results import CostEstimate, JudgedSamples
+from ragauge.judging.results import CostEstimate, JudgedSamples, JudgingEstimate
 from ragauge.judging.results_folder import read_judged_folder, write_judged_folder
+from ragauge.judging.sample_loading import describe_contexts, load_samples
 from ragauge.judging.session import LOCAL_TOKENS_PER_SECOND, JudgingOptions
-from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES
+from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES, parse_answer_measures
 from ragauge.measures.conventions import find_convention
 from ragauge.output.numbers import join_with_and
 from ragauge.runs.input_kinds import InputKind, is_kind
@@ -246,9 +247,12 @@ def _print_judging_estimate(
 ) -> None:
     with show_progress() as progress:
         progress(Progress("estimating"))
-        estimate = estimate_judging(samples, measures, chat=chat, folder=folder, **settings)
-    steps = estimate.estimate
+        loaded = load_samples(samples, answers=settings.pop("answers", None), k=settings.get("k"))
+        loaded = loaded[: settings.get("max_samples")]
+        steps = estimate_cost(loaded, measures, chat=chat, folder=folder, **settings)
     if as_json:
+        names = [str(measure) for measure in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)]
+        estimate = JudgingEstimate(chat, len(loaded), names, steps)
         console.write_data(to_json(estimate), nl=False)
     elif steps:
         print_table(build_estimate_table(steps))
@@ -258,7 +262,7 @@ def _print_judging_estimate(
         lines = ["no request would be sent: the lexical judge uses no model"]
     else:
         lines = [f"no request would be sent: every reply is saved in {folder}{os.sep}"]
-    console.print_notes([*lines, *estimate.notes])
+    console.print_notes([*lines, *describe_contexts(samples, loaded)])
 
 
 def describe_estimate(steps: Sequence[CostEstimate], chat: str, options: Mapping[str, Any]) -> list[str]:

@@ -29,7 +29,7 @@ from ragauge.judging.all_steps import describe_kinds, judge_sample, steps_of
 from ragauge.judging.model_judge import ModelJudge
 from ragauge.judging.prompt_injection import try_injections
 from ragauge.judging.reply_cache import REPLIES_FILE
-from ragauge.judging.results import CostEstimate, JudgedSamples, JudgingEstimate
+from ragauge.judging.results import CostEstimate, JudgedSamples
 from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
 from ragauge.judging.sample_loading import describe_contexts, load_samples
 from ragauge.judging.session import DryRunJudge, JudgingOptions, JudgingSession, JudgingSettings
@@ -159,18 +159,6 @@ def estimate_cost(
     No model is called. Claims are unknown before judging, so each sentence counts as one; a token is four
     characters. The lexical judge makes no calls.
     """
-    return list(estimate_judging(samples, measures, chat=chat, folder=folder, **settings).estimate)
-
-
-def estimate_judging(
-    samples: Any,
-    measures: Sequence[str] | None = None,
-    *,
-    chat: str | Chat | Judge = LEXICAL_JUDGE,
-    folder: str | Path | None = None,
-    **settings: Unpack[JudgingOptions],
-) -> JudgingEstimate:
-    """Estimate the cost as `estimate_cost`, with what would be judged."""
     plan = settings_from(JudgingSettings, settings)
     sample_list, _ = _load_limited_samples(samples, plan)
     chosen, _ = _select_measures(measures, sample_list, find_convention(plan.convention), chat)
@@ -187,13 +175,7 @@ def estimate_judging(
                 await try_injections(judge, plan.questions)
             return judge.estimates()
 
-    return JudgingEstimate(
-        judge=chat if isinstance(chat, str) else chat.name,
-        samples=len(sample_list),
-        measures=[str(measure) for measure in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)],
-        estimate=run_coroutine(count_calls()),
-        notes=describe_contexts(samples, sample_list),
-    )
+    return run_coroutine(count_calls())
 
 
 def find_missing_key(chat: str, options: Mapping[str, Any]) -> str:

@@ -99,7 +99,7 @@ def sum_estimates(steps: Sequence[CostEstimate]) -> CostEstimate:
     )
 
 
-@json_form(derived=("total",), omitted=("notes",))
+@json_form(derived=("total",))
 @dataclass(frozen=True)
 class JudgingEstimate:
     """Estimate of a dry run, with what would be judged."""
@@ -108,7 +108,6 @@ class JudgingEstimate:
     samples: int
     measures: Sequence[str]
     estimate: Sequence[CostEstimate]
-    notes: Sequence[str] = ()
 
     @property
     def total(self) -> CostEstimate:
