@@ -34,7 +34,7 @@ QUOTED_DATA = {
     "src/ragauge/judging/prompt_injection.py": "whoever",  # a text that is planted to mislead judges
 }
 """The only phrases of quaint_phrases.txt in sources and documentation: data, and keys that are needed to read files."""
-WORDING_IS_DATA = re.compile(r"rubrics/|vocabulary\.py|synthetic\w*\.py|lexical_text\.py|questions\.jsonl")
+WORDING_IS_DATA = re.compile(r"judging/steps/\w+\.md|vocabulary\.py|synthetic\w*\.py|lexical_text\.py|questions\.jsonl")
 
 
 def parse_modules() -> dict[Path, ast.Module]:

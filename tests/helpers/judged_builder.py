@@ -8,9 +8,11 @@ from dataclasses import replace
 import numpy as np
 
 from ragauge.core.records import MeasureDict, Scores
-from ragauge.core.samples import TASK_KINDS, Claim, GeneratedQuestion, Sample, Support, Unscored, Usefulness, Verdicts
+from ragauge.core.samples import Claim, GeneratedQuestion, Sample, Support, Unscored, Usefulness, Verdicts
+from ragauge.judging.all_steps import describe_kinds
 from ragauge.judging.results import CostStep, InjectionAttempt, JudgedSamples
 
+TASK_KINDS = tuple(describe_kinds())
 MODEL = "openai:gpt-x@api.example.org rubrics 1a2b3c"
 FAITHFULNESS, PRECISION, RECALL, RELEVANCE = (
     "faithfulness",

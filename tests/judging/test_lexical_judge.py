@@ -17,9 +17,10 @@ from sklearn.metrics import roc_auc_score
 import ragauge
 from ragauge.core.text import split_sentences
 from ragauge.datasets.labelled_answers import load_labelled
-from ragauge.judging.lexical_judge import RULES_VERSION, LexicalJudge, is_contradicted, prepare_source, support_degree
+from ragauge.judging.lexical_judge import RULES_VERSION, LexicalJudge
 from ragauge.judging.lexical_text import extract_claims, normalise_number, parse_words, stem_word
 from ragauge.judging.tasks import JudgeTask
+from ragauge.judging.word_matching import is_contradicted, prepare_source, support_degree
 
 NO_WORDS = frozenset()
 

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from ragauge.core.protocols import Reply
 from ragauge.core.samples import Support, Usefulness
-from ragauge.judging.prompts import UnreadableReply, parse_reply, parse_single_object, parse_word_reply
-from ragauge.judging.tasks import GeneratedQuestions, JudgeTask
+from ragauge.judging.all_steps import STEPS
+from ragauge.judging.step import UnreadableReply, parse_single_object
+from ragauge.judging.steps.questions import GeneratedQuestions
+from ragauge.judging.tasks import JudgeTask
 
 SUPPORT = JudgeTask(
     "support", "s", {"a1": "x", "a2": "y", "r1": "z"}, {"k1": "p", "k2": "q", "reference": "r", "answer": "a"}
@@ -20,6 +22,10 @@ SUPPORT = JudgeTask(
 USEFUL = JudgeTask("useful", "s", {"k1": "p", "k2": "q"}, {})
 CLAIMS = JudgeTask("claims", "s", {"s1": "p", "s2": "q"}, {})
 QUESTIONS = JudgeTask("questions", "s", {"answer": "p"}, {}, n=2)
+
+
+def parse_reply(task, reply, **options):
+    return STEPS[task.step].parse_reply(task, reply, **options)
 
 
 def make_entry(claim, by=(), against=(), reason="so it is", together=()):
@@ -174,7 +180,7 @@ def test_parse_reply_truncated_reply_is_rejected_even_if_complete():
 def test_parse_reply_abnormal_finish_reason_is_rejected(finish, message):
     verdicts = {"verdicts": [{"id": chunk, "reason": "", "useful": True} for chunk in ("k1", "k2")]}
     assert parse_reply(USEFUL, make_reply(verdicts, finish=finish)) == ({}, {"k1": message, "k2": message})
-    assert parse_word_reply(JudgeTask("useful", "s", {"k1": "x"}, {}), make_reply("yes", finish=finish)) == (
+    assert parse_reply(JudgeTask("useful", "s", {"k1": "x"}, {}), make_reply("yes", finish=finish), word=True) == (
         {},
         {"k1": message},
     )
@@ -245,13 +251,13 @@ def test_parse_reply_random_json_covers_every_claim(value):
 @pytest.mark.parametrize(("text", "by"), [("yes", ("k1",)), (" Yes.", ("k1",)), ("no", ()), ("**No**", ())])
 def test_parse_word_reply_yes_or_no_is_verdict(text, by):
     task = JudgeTask("support", "s", {"a1": "x"}, {"k1": "p"})
-    assert parse_word_reply(task, make_reply(text)).verdicts == {"a1": Support(by)}
+    assert parse_reply(task, make_reply(text), word=True).verdicts == {"a1": Support(by)}
 
 
 @pytest.mark.parametrize("text", ["", "maybe", "yes and no", "yes, because", "ye"])
 def test_parse_word_reply_other_text_is_missing(text):
     task = JudgeTask("useful", "s", {"k1": "x"}, {})
-    assert parse_word_reply(task, make_reply(text)).missing == {"k1": "the reply is neither yes nor no"}
+    assert parse_reply(task, make_reply(text), word=True).missing == {"k1": "the reply is neither yes nor no"}
 
 
 @pytest.mark.parametrize(
@@ -259,7 +265,7 @@ def test_parse_word_reply_other_text_is_missing(text):
 )
 def test_parse_word_reply_keeps_probability(word, probability, useful):
     task = JudgeTask("useful", "s", {"k1": "x"}, {})
-    found = parse_word_reply(task, make_reply(word, probabilities={"yes": probability, "no": 1 - probability}))
+    found = parse_reply(task, make_reply(word, probabilities={"yes": probability, "no": 1 - probability}), word=True)
     assert found.verdicts == {"k1": Usefulness(useful, probability=probability)}
 
 
@@ -268,11 +274,11 @@ def test_parse_word_reply_keeps_probability(word, probability, useful):
 )
 def test_parse_word_reply_contradicting_probability_is_rejected(word, probability):
     task = JudgeTask("support", "s", {"a1": "x"}, {"k1": "p"})
-    found = parse_word_reply(task, make_reply(word, probabilities={"yes": probability}))
+    found = parse_reply(task, make_reply(word, probabilities={"yes": probability}), word=True)
     assert found == ({}, {"a1": f"the reply is {word}, and the probability of yes is {probability:.3g}"})
 
 
 def test_parse_word_reply_ignores_thought_before_word():
     task = JudgeTask("useful", "s", {"k1": "x"}, {})
-    assert parse_word_reply(task, make_reply("<think>yes?</think> no")).verdicts == {"k1": Usefulness(False)}
-    assert not parse_word_reply(task, make_reply("<think>yes")).verdicts
+    assert parse_reply(task, make_reply("<think>yes?</think> no"), word=True).verdicts == {"k1": Usefulness(False)}
+    assert not parse_reply(task, make_reply("<think>yes"), word=True).verdicts

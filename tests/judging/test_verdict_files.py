@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragauge.core.errors import BadInput
-from ragauge.core.samples import TASK_KINDS, Claim, GeneratedQuestion, Support, Unscored, Usefulness, Verdicts
+from ragauge.core.samples import Claim, GeneratedQuestion, Support, Unscored, Usefulness, Verdicts
 from ragauge.files.serialization import from_json_data, to_json_data
+from ragauge.judging.all_steps import describe_kinds
 from ragauge.judging.results_folder import read_verdicts, write_verdicts
 
 EXAMPLE_VERDICTS = Verdicts(
@@ -43,7 +44,7 @@ def claim_lists(prefix):
 verdicts = st.builds(
     Verdicts,
     name,
-    st.lists(st.sampled_from(TASK_KINDS), unique=True),
+    st.lists(st.sampled_from(list(describe_kinds())), unique=True),
     st.fixed_dictionaries({}, optional={"answer": claim_lists("a"), "reference": claim_lists("r")}),
     st.dictionaries(name, st.builds(Support, sources, sources, text, share, sources), max_size=3),
     st.dictionaries(name, st.builds(Usefulness, st.booleans(), text, share), max_size=3),

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from ragauge.core.errors import BadInput, MissingEvidence, UnknownName
 from ragauge.core.samples import (
     ALL_CONTEXTS,
-    TASK_KINDS,
     Claim,
     GeneratedQuestion,
     Sample,
@@ -25,6 +24,7 @@ from ragauge.core.samples import (
     citations_by_sentence,
     find_citations,
 )
+from ragauge.judging.all_steps import describe_kinds
 from ragauge.measures.answers import (
     ANSWER_MEASURES,
     DEFAULT_ANSWER_MEASURES,
@@ -35,6 +35,7 @@ from ragauge.measures.answers import (
 )
 from ragauge.measures.conventions import PRESETS
 
+TASK_KINDS = tuple(describe_kinds())
 ALL_MEASURES = [*ANSWER_MEASURES, "noise_sensitivity(chunks=relevant)", "noise_sensitivity(chunks=irrelevant)"]
 CLAIM_MEASURES = [name for name in ALL_MEASURES if name not in ("context_precision", "answer_relevance")]
 TOWER = Sample(

@@ -15,7 +15,7 @@ from command import command_in
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.limits import REPLY_LIMIT
-from ragauge.models.chats.calls import AdaptedChat, attempt_request
+from ragauge.models.chats.calls import ChatCaller
 from ragauge.models.chats.openai import OpenAIChat
 from ragauge.models.embedders.openai import OpenAIEmbedder
 from ragauge.systems.adapters import HTTPRetriever
@@ -45,7 +45,7 @@ def chat(url: str) -> str:
     async def request_and_close():
         model = OpenAIChat("m", url=f"{url}/v1")
         try:
-            return (await attempt_request(AdaptedChat(model), MESSAGES, None, 30)).text
+            return (await ChatCaller(model, timeout=30, retries=0).call(MESSAGES)).reply.text
         finally:
             await model.close()
 

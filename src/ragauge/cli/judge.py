@@ -43,7 +43,7 @@ from ragauge.files.workspace import folder_name, hold_folder
 from ragauge.judging.judge import estimate_cost, find_missing_key, judge_unsaved, rescore
 from ragauge.judging.report import build_estimate_table, describe_main_unscored_reason
 from ragauge.judging.results import CostEstimate, JudgedSamples, JudgingEstimate
-from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
+from ragauge.judging.results_folder import read_judged_folder, write_judged_folder
 from ragauge.judging.sample_loading import describe_contexts, load_samples
 from ragauge.judging.session import LOCAL_TOKENS_PER_SECOND, JudgingOptions
 from ragauge.measures.answers import DEFAULT_ANSWER_MEASURES, parse_answer_measures
@@ -192,7 +192,6 @@ def judge(  # noqa: PLR0913 - each is an option of the command
         _print_judging_estimate(samples, measure, judge_name, folder, settings, as_json=as_json)
         return
     with hold_folder(folder):
-        check_same_samples(folder, load_samples(samples, answers=answers, k=k)[:max_samples])
         judged = _judge_with_progress(samples, measure, judge_name, folder, settings)
         _finish_judging(judged, folder, output)
 
@@ -248,11 +247,12 @@ def _print_judging_estimate(
 ) -> None:
     with show_progress() as progress:
         progress(Progress("estimating"))
-        steps = estimate_cost(samples, measures, chat=chat, folder=folder, **settings)
-    loaded = load_samples(samples, answers=settings.get("answers"), k=settings.get("k"))
+        loaded = load_samples(samples, answers=settings.pop("answers", None), k=settings.get("k"))
+        loaded = loaded[: settings.get("max_samples")]
+        steps = estimate_cost(loaded, measures, chat=chat, folder=folder, **settings)
     if as_json:
         names = [str(measure) for measure in parse_answer_measures(measures or DEFAULT_ANSWER_MEASURES)]
-        estimate = JudgingEstimate(chat, len(loaded[: settings.get("max_samples")]), names, steps)
+        estimate = JudgingEstimate(chat, len(loaded), names, steps)
         console.write_data(to_json(estimate), nl=False)
     elif steps:
         print_table(build_estimate_table(steps))
@@ -287,7 +287,7 @@ def _judge_with_progress(
     """Judge the samples with a progress display; after Ctrl-C, say how to resume."""
     with show_progress(f"replies are saved in {shlex.quote(str(folder))}; to resume, run the same command") as progress:
         settings["progress"] = progress
-        return judge_unsaved(samples, measures, chat=chat, folder=folder, **settings)
+        return judge_unsaved(samples, measures, chat=chat, folder=folder, written=True, **settings)
 
 
 def _finish_judging(judged: JudgedSamples, folder: Path, output: JudgingOutput) -> None:

@@ -15,22 +15,8 @@ ANSWER, REFERENCE = "answer", "reference"
 CLAIM_ID_PREFIXES = {ANSWER: "a", REFERENCE: "r"}
 ALL_CONTEXTS = "k*"
 """Source that stands for all contexts together, if the judge does not say which one it means."""
-TASK_KINDS = ("answer", "reference", "cross", "useful", "questions")
-"""Kinds of tasks: claims of the answer against the contexts, claims of the reference against the contexts, claims of
-both texts against each other, usefulness of chunks, and questions that the answer would answer.
-"""
-TASK_DESCRIPTIONS = {
-    "answer": "the claims of the answer",
-    "reference": "the claims of the reference",
-    "cross": "the answer and the reference compared with each other",
-    "useful": "the usefulness of the contexts",
-    "questions": "questions generated from the answer",
-}
 LEXICAL_JUDGE = "lexical"
 """Name of the judge that compares words and calls no model."""
-TASK_STEPS = ("claims", "support", "useful", "questions")
-"""Steps of judging in order: extract claims, check their support, judge the usefulness of chunks, generate questions.
-"""
 
 
 def claim_id(text: str, number: int) -> str:
@@ -144,6 +130,15 @@ class Usefulness(NamedTuple):
     probability: float | None = None
 
 
+class Rating(NamedTuple):
+    """Verdict of a step without a type of its own."""
+
+    value: float
+    """From 0 to 1."""
+    words: str = ""
+    probability: float | None = None
+
+
 class GeneratedQuestion(NamedTuple):
     """A generated question, with its cosine similarity to the original question."""
 
@@ -158,28 +153,31 @@ class Unscored(NamedTuple):
     reply: str = ""
 
 
+@json_form(optional=("ratings",))
 @dataclass(frozen=True)
 class Verdicts:
     """All verdicts of a judge on one sample."""
 
     sample: str
     asked: Sequence[str] = ()
-    """Kinds of tasks that were judged, some of `TASK_KINDS`. Without this, an unsupported claim could be one that was
+    """Kinds of tasks that were judged, such as `answer`. Without this, an unsupported claim could be one that was
     never checked against a source; so anything that is not listed has no verdict.
     """
-    claims: Mapping[str, Sequence[Claim]] = field(default_factory=lambda: EMPTY_MAPPING)
+    claims: Mapping[str, Sequence[Claim]] = field(default_factory=dict)
     """Claims of `answer` and `reference`. A text without claims has an empty list; a missing text has no verdict."""
-    support: Mapping[str, Support] = field(default_factory=lambda: EMPTY_MAPPING)
+    support: Mapping[str, Support] = field(default_factory=dict)
     """Support by claim id."""
-    useful: Mapping[str, Usefulness] = field(default_factory=lambda: EMPTY_MAPPING)
+    useful: Mapping[str, Usefulness] = field(default_factory=dict)
     """Usefulness by chunk id."""
     questions: Sequence[GeneratedQuestion] = ()
     refusal: bool | None = None
     """Whether the answer gives no information; None if not judged."""
-    unscored: Mapping[str, Unscored] = field(default_factory=lambda: EMPTY_MAPPING)
+    unscored: Mapping[str, Unscored] = field(default_factory=dict)
     """Items without a verdict: `claims answer`, `support a3`, `useful k2`, `questions`."""
-    left_out: Mapping[str, Sequence[str]] = field(default_factory=lambda: EMPTY_MAPPING)
+    left_out: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """Sentences without a claim (refusals, questions, courtesies), by text: `answer` and `reference`."""
+    ratings: Mapping[str, Mapping[str, Rating]] = field(default_factory=dict)
+    """Verdicts of further steps, by step and item."""
 
 
 _CITATION_REGEX = re.compile(r"(?:\[\^?|【)\s*(\d{1,3}(?:\s*[-\u2013,;]\s*\d{1,3})*)\s*(?:†[^】]*)?(?:\]|】)")

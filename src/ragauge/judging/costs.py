@@ -12,10 +12,10 @@ import numpy as np
 
 from ragauge.core.errors import BadInput
 from ragauge.core.protocols import Reply
-from ragauge.core.samples import TASK_STEPS
 from ragauge.core.settings import AtLeast, check_settings
 from ragauge.core.summaries import percentiles
 from ragauge.files.serialization import read_toml
+from ragauge.judging.all_steps import STEPS
 from ragauge.judging.reply_cache import CachedReply, TotalUsage
 from ragauge.judging.results import CostStep
 from ragauge.models.chats.calls import BudgetReached
@@ -83,7 +83,7 @@ class CostLedger:
     ) -> None:
         self.limits = limits or Budget()
         self._price = price
-        self._rows = {step: _StepUsage() for step in TASK_STEPS}
+        self._rows = {step: _StepUsage() for step in STEPS}
         self._tokens = list(before[1:]) if before is not None else [0, 0, 0]
         """Tokens used over all sessions: prompt, completion and cached prompt tokens."""
         self._calls = before.calls if before is not None else 0

@@ -20,11 +20,12 @@ from ragauge.core.errors import BadInput, MissingEvidence
 from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Chat
 from ragauge.core.records import Scores
-from ragauge.core.samples import LEXICAL_JUDGE, TASK_DESCRIPTIONS, Sample
+from ragauge.core.samples import LEXICAL_JUDGE, Sample
 from ragauge.files.sample_fields import field_aliases, unread_fields
 from ragauge.files.samples import samples_name
 from ragauge.files.serialization import settings_from
 from ragauge.files.workspace import hold_folder
+from ragauge.judging.all_steps import describe_kinds, judge_sample, steps_of
 from ragauge.judging.model_judge import ModelJudge
 from ragauge.judging.prompt_injection import try_injections
 from ragauge.judging.reply_cache import REPLIES_FILE
@@ -32,7 +33,7 @@ from ragauge.judging.results import CostEstimate, JudgedSamples
 from ragauge.judging.results_folder import check_same_samples, read_judged_folder, write_judged_folder
 from ragauge.judging.sample_loading import describe_contexts, load_samples
 from ragauge.judging.session import DryRunJudge, JudgingOptions, JudgingSession, JudgingSettings
-from ragauge.judging.tasks import Judge, judge_sample
+from ragauge.judging.tasks import Judge
 from ragauge.measures.answers import (
     DEFAULT_ANSWER_MEASURES,
     AnswerMeasure,
@@ -104,11 +105,15 @@ def judge_unsaved(
     *,
     chat: str | Chat | Judge = LEXICAL_JUDGE,
     folder: str | Path | None = None,
+    written: bool = False,
     **settings: Unpack[JudgingOptions],
 ) -> JudgedSamples:
-    """Judge samples without writing results; only replies are saved in the folder."""
+    """Judge samples without writing results; only replies are saved in the folder.
+
+    With `written`, the caller writes the results there, so the folder must not hold those of other samples.
+    """
     return run_coroutine(
-        _judge_samples(samples, measures, chat, folder, settings_from(JudgingSettings, settings), written=False)
+        _judge_samples(samples, measures, chat, folder, settings_from(JudgingSettings, settings), written=written)
     )
 
 
@@ -127,10 +132,11 @@ def rescore(
     before = judged if isinstance(judged, JudgedSamples) else read_judged_folder(judged)
     rules = find_convention(before.convention if convention is None else convention)
     chosen = parse_answer_measures(before.scores.measures if measures is None else measures, rules)
+    descriptions = describe_kinds()
     judged_tasks = {task for verdicts in before.verdicts.values() for task in verdicts.asked}
     for measure in chosen:
         if not measure.tasks <= judged_tasks:
-            missing = join_with_and([TASK_DESCRIPTIONS[task] for task in sorted(measure.tasks - judged_tasks)])
+            missing = join_with_and([descriptions[task] for task in sorted(measure.tasks - judged_tasks)])
             raise MissingEvidence(
                 f"{measure} needs verdicts on {missing}, which this folder does not have",
                 hint=f"judge the samples again, with `-m {measure}` among the measures",
@@ -258,11 +264,13 @@ def _select_measures(
     notes += _unread_field_notes(list(missing_fields.values()), samples)
     chosen = [measure for measure in candidates if str(measure) not in missing_fields]
     if measures is None and chat == LEXICAL_JUDGE:
-        model_measures = [measure for measure in chosen if "questions" in measure.tasks]
+        model_tasks = {
+            measure: step.model_task for measure in chosen for step in steps_of(measure.tasks) if step.model_task
+        }
         notes += [
-            f"{measure} is left out: it needs a model that generates questions (--chat)" for measure in model_measures
+            f"{measure} is left out: it needs a model that {task} (--chat)" for measure, task in model_tasks.items()
         ]
-        chosen = [measure for measure in chosen if measure not in model_measures]
+        chosen = [measure for measure in chosen if measure not in model_tasks]
     return chosen, notes
 
 

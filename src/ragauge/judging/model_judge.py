@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from itertools import count
 from typing import Annotated, Any, Literal, NamedTuple
+from weakref import WeakValueDictionary
 
 from ragauge.compute.event_loops import gather_or_cancel
 from ragauge.core.errors import BackendFailed
-from ragauge.core.hashes import content_key
+from ragauge.core.hashes import content_key, hash_text
 from ragauge.core.protocols import Chat, Message, Reply
-from ragauge.core.samples import TASK_STEPS, Support, Unscored, is_chunk
+from ragauge.core.samples import Unscored
 from ragauge.core.settings import AtLeast, check_settings
-from ragauge.judging import prompts
+from ragauge.judging.all_steps import STEPS
 from ragauge.judging.costs import CostLedger, estimate_tokens
-from ragauge.judging.prompts import ParsedReply
 from ragauge.judging.reply_cache import CachedReply, ReplyCache
-from ragauge.judging.tasks import JudgeTask, TaskResult
-from ragauge.models.chats.calls import BudgetReached, ChatCaller
+from ragauge.judging.step import CANONICAL_TAG, WORD_SCHEMA, Step, new_tag
+from ragauge.judging.tasks import JudgeTask, TaskResult, restrict_task, split_task
+from ragauge.models.chats.calls import BudgetReached, ChatCaller, ChatCallResult
 
 FINAL_FINISH_REASONS = ("refusal", "content_filter", "tool")
 """Finish reasons for which a retry would end the same way."""
-_REPLY_TOKENS_PER_ITEM = {"claims": 40, "support": 55, "useful": 40, "questions": 80}
-"""Approximate number of reply tokens per item."""
 
 
 @dataclass(frozen=True)
@@ -49,25 +49,29 @@ class PromptSettings:
 class JudgeCall(NamedTuple):
     """One call of the judge, with the cache key of its reply."""
 
+    step: Step
     task: JudgeTask
     is_single_word: bool
     schema: Mapping[str, Any]
     key: str
 
-    def messages(self) -> list[Message]:
-        """Build the messages with a new random tag."""
-        return prompts.build_messages(self.task, prompts.new_tag(self.task), word=self.is_single_word)
+    def messages(self, tag: str = CANONICAL_TAG) -> list[Message]:
+        """Build the messages with a tag around the data."""
+        return self.step.build_messages(self.task, tag, word=self.is_single_word)
 
     def size(self) -> tuple[int, int]:
         """Estimate the numbers of prompt and completion tokens."""
-        text = "".join(
-            message["content"]
-            for message in prompts.build_messages(self.task, prompts.CANONICAL_TAG, word=self.is_single_word)
-        )
+        prompt = estimate_tokens("".join(message["content"] for message in self.messages()))
         if self.is_single_word:
-            return estimate_tokens(text), 1
-        text_tokens = sum(map(estimate_tokens, self.task.items.values())) if self.task.step == "claims" else 0
-        return estimate_tokens(text), text_tokens + _REPLY_TOKENS_PER_ITEM[self.task.step] * len(self.task.items)
+            return prompt, 1
+        items = self.task.items
+        text_tokens = sum(map(estimate_tokens, items.values())) if self.step.repeats_text else 0
+        return prompt, text_tokens + self.step.reply_tokens * len(items)
+
+    def parse(self, reply: Reply) -> TaskResult:
+        """Parse the verdicts of a reply, and the reasons for missing ones."""
+        verdicts, missing = self.step.parse_reply(self.task, reply, word=self.is_single_word)
+        return TaskResult(verdicts, {item: Unscored(reason, reply.text) for item, reason in missing.items()})
 
 
 class _CallOutcome(NamedTuple):
@@ -89,9 +93,10 @@ class ModelJudge:
         self._chat: Chat = caller.chat
         self._replies = replies
         self._ledger = ledger
-        self._prompt_settings = prompt_settings
+        self._settings = prompt_settings
         self._first = asyncio.Lock()
-        self._in_flight: dict[str, asyncio.Future[CachedReply]] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Locks of the calls in flight, so that equal calls share one reply."""
         self.models: set[str] = set()
         """Names of the models that replied."""
         self.budget_note = ""
@@ -107,41 +112,45 @@ class ModelJudge:
     @property
     def identity(self) -> dict[str, Any]:
         """Identity of the chat model, with the rubrics and the prompt settings."""
-        used = [f"{step}_word" if self._uses_single_word(step) else step for step in TASK_STEPS]
+        words = {name: self._uses_single_word(step) for name, step in STEPS.items()}
+        rubrics = {f"{name}_word" if word else name: STEPS[name].read_rubric(word=word) for name, word in words.items()}
         return {
             "chat": dict(self._chat.identity),
-            "rubrics": {name: prompts.rubric_hash(name) for name in used},
-            "verdicts": self._prompt_settings.verdicts,
-            "batch": self._prompt_settings.batch,
+            "rubrics": {name: hash_text(rubric, 12) for name, rubric in rubrics.items()},
+            "verdicts": self._settings.verdicts,
+            "batch": self._settings.batch,
             "replied": sorted(self.models),
         }
 
     async def answer(self, task: JudgeTask) -> TaskResult:
         """Return a verdict on every item of a task, or the reason for a missing one."""
-        if not task.items:
-            return TaskResult({}, {})
-        if self._uses_single_word(task.step):
-            return await self._judge_by_words(task)
-        return _merge_results(
-            await gather_or_cancel(
-                self._judge_until_complete(part) for part in split_task(task, self._prompt_settings.batch)
-            )
-        )
+        step = STEPS[task.step]
+        parts = self._split_task(task)
+        results = await gather_or_cancel(map(self._judge_part, parts))
+        verdicts: dict[str, Any] = {}
+        unscored: dict[str, Unscored] = {}
+        for part, result in zip(parts, results, strict=True):
+            unscored |= result.unscored
+            for item, verdict in result.verdicts.items():
+                verdicts[item] = step.merge_verdicts(verdicts.get(item), verdict, part)
+        return TaskResult({item: verdict for item, verdict in verdicts.items() if item not in unscored}, unscored)
 
     def first_calls(self, task: JudgeTask) -> list[JudgeCall]:
         """Return the first calls of a task, for cost estimates."""
-        if self._uses_single_word(task.step):
-            return [self._build_call(task, 0, word=True) for task in split_task_by_item(task)]
-        return [self._build_call(task, 0) for task in split_task(task, self._prompt_settings.batch)]
+        return [self._build_call(part, 0) for part in self._split_task(task)]
 
-    def _uses_single_word(self, step: str) -> bool:
-        return self._prompt_settings.verdicts == "tokens" and step in ("support", "useful")
+    def _split_task(self, task: JudgeTask) -> list[JudgeTask]:
+        step = STEPS[task.step]
+        return step.split_for_words(task) if self._uses_single_word(step) else split_task(task, self._settings.batch)
+
+    def _uses_single_word(self, step: Step) -> bool:
+        return self._settings.verdicts == "tokens" and bool(step.word_heading)
 
     def find_cached_reply(self, call: JudgeCall) -> CachedReply | None:
         """Return the cached reply to a call, if any."""
         return self._replies.find(call.key)
 
-    async def _judge_until_complete(self, task: JudgeTask, *, word: bool = False) -> TaskResult:
+    async def _judge_part(self, task: JudgeTask) -> TaskResult:
         """Judge the items of a task, and retry missing items.
 
         Several missing items are retried in two halves. Cached replies are always read in the same order, however
@@ -152,13 +161,10 @@ class ModelJudge:
         reasons: dict[str, Unscored] = {}
         final_items: set[str] = set()
         """Items for which a retry is useless."""
-        parts, extra_attempts = (
-            [task],
-            self._prompt_settings.item_retries + 1 if self._prompt_settings.retry_unscored else 0,
-        )
+        parts, extra_attempts = [task], self._settings.item_retries + 1 if self._settings.retry_unscored else 0
         for attempt in count():
-            calls = [self._build_call(part, attempt, word=word) for part in parts]
-            if attempt > self._prompt_settings.item_retries:
+            calls = [self._build_call(part, attempt) for part in parts]
+            if attempt > self._settings.item_retries:
                 cached_calls = [call for call in calls if self._replies.find(call.key) is not None]
                 if len(cached_calls) < len(calls) and extra_attempts:
                     extra_attempts -= 1
@@ -172,116 +178,61 @@ class ModelJudge:
                 final_items |= outcome.result.unscored.keys() if outcome.is_final else set()
             remaining = [name for name in task.items if name not in verdicts and name not in final_items]
             half = (len(remaining) + 1) // 2
-            parts = [_restrict_task(task, names) for names in (remaining[:half], remaining[half:]) if names]
+            parts = [restrict_task(task, names) for names in (remaining[:half], remaining[half:]) if names]
         return TaskResult(verdicts, {name: reasons[name] for name in task.items if name not in verdicts})
 
-    async def _judge_by_words(self, task: JudgeTask) -> TaskResult:
-        """Judge each item in a call of its own.
-
-        For claims, contexts and the other text are separate calls.
-        """
-        parts = split_task_by_item(task)
-        results = await gather_or_cancel(self._judge_until_complete(part, word=True) for part in parts)
-        verdicts: dict[str, Any] = {}
-        reasons: dict[str, Unscored] = {}
-        for part, result in zip(parts, results, strict=True):
-            reasons |= result.unscored
-            for name, verdict in result.verdicts.items():
-                verdicts[name] = _merge_verdicts(verdicts.get(name), verdict, chunks=any(map(is_chunk, part.sources)))
-        return TaskResult({name: verdict for name, verdict in verdicts.items() if name not in reasons}, reasons)
-
     async def _run_call(self, call: JudgeCall) -> _CallOutcome:
-        items = call.task.items
+        """Return the verdicts of a call, whose reply is cached, in flight, or new."""
+        step, items = call.step.name, call.task.items
+        cached_reply, account = self._replies.find(call.key), _RequestAccount(call, self._ledger, self._replies)
+        is_cached = cached_reply is not None
         try:
-            cached_reply = await self._get_reply(call)
+            if cached_reply is None:
+                async with self._locks.setdefault(call.key, asyncio.Lock()), self._first_request_alone():
+                    cached_reply = self._replies.find(call.key) or account.save(
+                        await self._caller.call(call.messages(new_tag(call.task)), call.schema, account)
+                    )
         except BudgetReached as limit:
-            self.budget_note = self.budget_note or str(limit)
+            self.budget_note = self.budget_note or account.limit
             return _CallOutcome(TaskResult({}, dict.fromkeys(items, Unscored(f"not judged: {limit}"))), is_final=True)
         except BackendFailed as failure:
+            self.budget_note = self.budget_note or account.limit
+            if failure.attempts:
+                self._ledger.record_failure(step, failure.attempts - 1)
             if failure.fails_all_calls or (failure.is_temporary and not self.models):
                 # Not one reply has arrived and retries did not help, so the other calls would fail as well.
                 failure.fails_all_calls = True
                 raise
             reason = Unscored(f"the call failed: {failure.message}")
             return _CallOutcome(TaskResult({}, dict.fromkeys(items, reason)), is_final=True)
+        self._ledger.record_reply(step, call.key, cached_reply, fresh=not is_cached)
+        self.has_estimated_tokens |= account.has_estimated_tokens
         reply = cached_reply.reply
         self.models.add(reply.model)
-        parsed_reply: ParsedReply = (
-            prompts.parse_word_reply(call.task, reply) if call.is_single_word else prompts.parse_reply(call.task, reply)
-        )
-        if parsed_reply.missing:
-            self._ledger.record_unreadable(call.task.step, call.key)
-        missing = {name: Unscored(reason, reply.text) for name, reason in parsed_reply.missing.items()}
-        return _CallOutcome(TaskResult(parsed_reply.verdicts, missing), is_final=reply.finish in FINAL_FINISH_REASONS)
+        result = call.parse(reply)
+        if result.unscored:
+            self._ledger.record_unreadable(step, call.key)
+        return _CallOutcome(result, is_final=reply.finish in FINAL_FINISH_REASONS)
 
-    def _build_call(self, task: JudgeTask, attempt: int, *, word: bool = False) -> JudgeCall:
-        schema = prompts.WORD_SCHEMA if word else prompts.build_reply_schema(task)
-        plain = prompts.build_messages(task, prompts.CANONICAL_TAG, word=word)
-        # Include the texts themselves: one of them could contain the canonical tag and look like two.
-        texts = [list(task.items.items()), list(task.sources.items()), task.question, list(task.history)]
-        key = content_key(dict(self._chat.identity), plain, texts, schema, self._prompt_settings.replicate, attempt)
-        return JudgeCall(task, word, schema, key)
-
-    async def _get_reply(self, call: JudgeCall) -> CachedReply:
-        """Return the reply to a call: cached, in flight, or new."""
-        cached_reply = self._replies.find(call.key)
-        if cached_reply is not None:
-            self._ledger.record_reply(call.task.step, call.key, cached_reply, fresh=False)
-            return cached_reply
-        if call.key in self._in_flight:
-            return await asyncio.shield(self._in_flight[call.key])
-        future: asyncio.Future[CachedReply] = asyncio.get_running_loop().create_future()
-        self._in_flight[call.key] = future
-        try:
-            cached_reply = await self._request_reply(call)
-        except BaseException as error:
-            if not future.done():
-                future.set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
-                future.exception()  # retrieved, since there may be no other waiter
-            raise
-        else:
-            future.set_result(cached_reply)
-        finally:
-            del self._in_flight[call.key]
-        return cached_reply
-
-    async def _request_reply(self, call: JudgeCall) -> CachedReply:
-        """Request a reply.
-
-        The first request runs alone, so that the cost of the next ones is known.
-        """
+    @asynccontextmanager
+    async def _first_request_alone(self) -> AsyncIterator[None]:
+        """Let the first request run alone, so that the cost of the next ones is known."""
         if self._ledger.has_unknown_cost:
             async with self._first:
                 if self._ledger.has_unknown_cost:
-                    return await self._request_reply_now(call)
-        return await self._request_reply_now(call)
+                    yield
+                    return
+        yield
 
-    async def _request_reply_now(self, call: JudgeCall) -> CachedReply:
-        step = call.task.step
-        account = _RequestAccount(call, self._ledger, self._replies)
-        try:
-            result = await self._caller.call(call.messages(), call.schema, account)
-        except BackendFailed as error:
-            if error.attempts:
-                self._ledger.record_failure(step, error.attempts - 1)
-            if account.limit:
-                self.budget_note = self.budget_note or account.limit
-            raise
-        last_reply = result.reply
-        if not last_reply.prompt_tokens and not last_reply.completion_tokens:
-            self.has_estimated_tokens = True
-            last_reply = last_reply._replace(
-                prompt_tokens=call.size()[0], completion_tokens=estimate_tokens(last_reply.text)
-            )
-        reply = last_reply._replace(
-            prompt_tokens=last_reply.prompt_tokens + result.prompt_tokens,
-            completion_tokens=last_reply.completion_tokens + result.completion_tokens,
-        )
-        cached_reply = CachedReply(reply, result.seconds, result.attempts)
-        self._replies.save(call.key, step, call.task.sample, cached_reply, last_reply, account.number)
-        self._ledger.settle(account.reserved, last_reply)
-        self._ledger.record_reply(step, call.key, cached_reply, fresh=True)
-        return cached_reply
+    def _build_call(self, task: JudgeTask, attempt: int) -> JudgeCall:
+        step = STEPS[task.step]
+        word = self._uses_single_word(step)
+        schema = WORD_SCHEMA if word else step.build_reply_schema(task)
+        plain = step.build_messages(task, CANONICAL_TAG, word=word)
+        # Include the texts themselves: one of them could contain the canonical tag and look like two.
+        texts = [list(task.items.items()), list(task.sources.items()), task.question, list(task.history)]
+        key = content_key(dict(self._chat.identity), plain, texts, schema, self._settings.replicate, attempt)
+        return JudgeCall(step, task, word, schema, key)
 
 
 class _RequestAccount:
@@ -296,6 +247,7 @@ class _RequestAccount:
         """Number of the last request in the reply cache."""
         self.limit = ""
         """Description of the budget that prevented a request."""
+        self.has_estimated_tokens = False
 
     def begin(self) -> None:
         """Reserve a request and its expected cost, and save it, so that it counts if it is interrupted.
@@ -319,57 +271,19 @@ class _RequestAccount:
         self._ledger.settle(self.reserved, spent)
         self._replies.save_failure(self._call.task.step, failure.message, spent, self.number)
 
-
-def split_task(task: JudgeTask, max_items: int) -> list[JudgeTask]:
-    """Split a task into parts of at most `max_items` items.
-
-    >>> task = JudgeTask("useful", "s1", {"k1": "a", "k2": "b", "k3": "c"}, {})
-    >>> [list(part.items) for part in split_task(task, 2)]
-    [['k1', 'k2'], ['k3']]
-    """
-    names = list(task.items)
-    return [_restrict_task(task, names[at : at + max_items]) for at in range(0, len(names), max_items)]
-
-
-def split_task_by_item(task: JudgeTask) -> list[JudgeTask]:
-    """Split a task into single items.
-
-    For claims, chunks and the other text are separate tasks.
-    """
-    parts: list[JudgeTask] = []
-    for name in task.items:
-        judge_task = _restrict_task(task, [name])
-        if task.step == "useful":
-            parts.append(judge_task)
-            continue
-        choices = task.choices(name)
-        groups = ([c for c in choices if is_chunk(c)], [c for c in choices if not is_chunk(c)])
-        parts += [replace(judge_task, sources={c: task.sources[c] for c in group}) for group in groups if group]
-    return parts
-
-
-def _restrict_task(task: JudgeTask, names: Sequence[str]) -> JudgeTask:
-    return replace(task, items={name: task.items[name] for name in names})
-
-
-def _merge_verdicts(first: Any, second: Any, *, chunks: bool) -> Any:
-    """Merge two verdicts on one claim by different sources.
-
-    The probability is that of the contexts.
-    """
-    if not isinstance(second, Support):
-        return second
-    second = second if chunks else second._replace(probability=None)
-    if first is None:
-        return second
-    probability = first.probability if first.probability is not None else second.probability
-    return Support((*first.by, *second.by), (*first.against, *second.against), probability=probability)
-
-
-def _merge_results(parts: Sequence[TaskResult]) -> TaskResult:
-    results: dict[str, Any] = {}
-    unscored: dict[str, Unscored] = {}
-    for part in parts:
-        results |= part.verdicts
-        unscored |= part.unscored
-    return TaskResult(results, unscored)
+    def save(self, result: ChatCallResult) -> CachedReply:
+        """Save the reply, with the tokens of all requests of the call."""
+        last_reply = result.reply
+        if not last_reply.prompt_tokens and not last_reply.completion_tokens:
+            self.has_estimated_tokens = True
+            completion_tokens = estimate_tokens(last_reply.text)
+            last_reply = last_reply._replace(prompt_tokens=self._call.size()[0], completion_tokens=completion_tokens)
+        reply = last_reply._replace(
+            prompt_tokens=last_reply.prompt_tokens + result.prompt_tokens,
+            completion_tokens=last_reply.completion_tokens + result.completion_tokens,
+        )
+        saved = CachedReply(reply, result.seconds, result.attempts)
+        task = self._call.task
+        self._replies.save(self._call.key, task.step, task.sample, saved, last_reply, self.number)
+        self._ledger.settle(self.reserved, last_reply)
+        return saved

@@ -12,8 +12,8 @@ from typing import Any
 
 from ragauge.compute.event_loops import gather_or_cancel
 from ragauge.core.samples import Support, Usefulness
-from ragauge.judging.prompts import CANONICAL_TAG
 from ragauge.judging.results import InjectionAttempt
+from ragauge.judging.step import CANONICAL_TAG
 from ragauge.judging.tasks import Judge, JudgeTask
 
 BUILT_SENTENCE = "The lighthouse of Varn was built in 1841 by the engineer Ida Holm."
@@ -145,7 +145,7 @@ async def try_injections(judge: Judge, n: int) -> list[InjectionAttempt]:
     """Run every injection case, with and without the instruction."""
 
     async def try_case(case: InjectionCase) -> InjectionAttempt:
-        case = replace(case, task=replace(case.task, n=n if case.task.step == "questions" else 0))
+        case = replace(case, task=replace(case.task, n=n))
         clean, attacked = await gather_or_cancel(judge.answer(task) for task in (case.task, case.attacked()))
         return InjectionAttempt(
             case.name,

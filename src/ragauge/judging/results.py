@@ -207,6 +207,7 @@ class JudgedSamples(TabularResult, report="ragauge.judging.report"):
             or verdicts.useful
             or verdicts.questions
             or verdicts.refusal is not None
+            or any(verdicts.ratings.values())
             or any(verdicts.claims.values())
             for verdicts in self.verdicts.values()
         )

@@ -7,16 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragauge.core.errors import BadInput, MissingExtra
-from ragauge.core.samples import (
-    ANSWER,
-    CLAIM_ID_PREFIXES,
-    REFERENCE,
-    TASK_KINDS,
-    Sample,
-    Verdicts,
-    has_same_texts,
-    is_claim_of,
-)
+from ragauge.core.samples import Sample, Verdicts, has_same_texts
 from ragauge.files import judged_folders
 from ragauge.files.json_files import read_json_lines
 from ragauge.files.judged_folders import (
@@ -30,9 +21,11 @@ from ragauge.files.samples import read_samples, write_samples
 from ragauge.files.serialization import from_json_data, from_record_data, to_json, to_json_data, write_record
 from ragauge.files.source import InputFile
 from ragauge.files.workspace import atomic_write
+from ragauge.judging.all_steps import STEPS, describe_kinds
 from ragauge.judging.report import build_report
 from ragauge.judging.report_tables import build_scores_table
 from ragauge.judging.results import JudgedSamples
+from ragauge.judging.step import check_known
 from ragauge.measures.answers import canonical_answer_name
 from ragauge.output.csv import render_csv
 from ragauge.output.markdown import render_markdown
@@ -74,29 +67,10 @@ def check_verdicts(verdicts: Verdicts) -> None:
     """Raise BadInput for values that the types of verdicts allow and a judge cannot return."""
     if not verdicts.sample:
         raise BadInput("the sample has no id")
-    for name, values, known in (
-        ("asked", verdicts.asked, TASK_KINDS),
-        ("claims", verdicts.claims, (ANSWER, REFERENCE)),
-        ("left_out", verdicts.left_out, (ANSWER, REFERENCE)),
-    ):
-        unknown = next((value for value in values if value not in known), None)
-        if unknown is not None:
-            raise BadInput(f"{name}: unknown `{unknown}`", hint=f"choose one of {', '.join(known)}")
-    ids: set[str] = set()
-    for text, claims in verdicts.claims.items():
-        for claim in claims:
-            if claim.id in ids:
-                raise BadInput(f"the claim `{claim.id}` of the {text} appears more than once")
-            if not is_claim_of(text, claim.id):
-                raise BadInput(f"the claim `{claim.id}` of the {text} must begin with {CLAIM_ID_PREFIXES[text]}")
-            if claim.sentence < 1 or any(citation < 1 for citation in claim.cites or ()):
-                raise BadInput(f"the sentence and the citations of the claim `{claim.id}` must be at least 1")
-            ids.add(claim.id)
-    probabilities = {item: verdict.probability for item, verdict in verdicts.support.items()}
-    probabilities |= {item: verdict.probability for item, verdict in verdicts.useful.items()}
-    for item, probability in probabilities.items():
-        if probability is not None and not 0 <= probability <= 1:
-            raise BadInput(f"the probability of `{item}` must be between 0 and 1, got {probability:g}")
+    check_known("asked", verdicts.asked, describe_kinds())
+    check_known("ratings", verdicts.ratings, STEPS)
+    for step in STEPS.values():
+        step.check_verdicts(verdicts)
 
 
 def write_judged_folder(judged: JudgedSamples, folder: str | Path) -> tuple[list[str], list[str]]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypedDict, cast
 
@@ -19,24 +17,16 @@ from ragauge.core import protocols
 from ragauge.core.errors import BackendFailed, BadInput
 from ragauge.core.hashes import content_key
 from ragauge.core.protocols import Chat, Embedder
-from ragauge.core.samples import (
-    LEXICAL_JUDGE,
-    TASK_STEPS,
-    GeneratedQuestion,
-    Sample,
-    Support,
-    Unscored,
-    Usefulness,
-    Verdicts,
-)
+from ragauge.core.samples import LEXICAL_JUDGE, Sample, Verdicts
 from ragauge.core.settings import Above, AtLeast, AtMost, Below, check_settings
+from ragauge.judging.all_steps import STEPS, judge_sample, steps_of
 from ragauge.judging.costs import Budget, CostLedger, Price, find_price, parse_prices
 from ragauge.judging.lexical_judge import LexicalJudge
 from ragauge.judging.model_judge import ModelJudge, PromptSettings
-from ragauge.judging.prompts import parse_reply, parse_word_reply
 from ragauge.judging.reply_cache import ReplyCache
 from ragauge.judging.results import CostEstimate
-from ragauge.judging.tasks import GeneratedQuestions, Judge, JudgeTask, TaskResult, judge_sample
+from ragauge.judging.steps.claims import needs_both_texts
+from ragauge.judging.tasks import Judge, JudgeTask, TaskResult
 from ragauge.measures.conventions import Convention
 from ragauge.models.chats import open_chat
 from ragauge.models.chats.calls import AdaptedChat, ChatCaller, check_identity
@@ -56,7 +46,7 @@ class DryRunJudge:
         self._model = model
         self._price = Price(0.0, 0.0) if local and price is None else price
         self._local = local
-        self._counts: dict[str, list[int]] = {step: [0, 0, 0] for step in TASK_STEPS}
+        self._counts: dict[str, list[int]] = {step: [0, 0, 0] for step in STEPS}
         self._seen: set[str] = set()
 
     @property
@@ -69,13 +59,14 @@ class DryRunJudge:
         return self._model.identity
 
     async def answer(self, task: JudgeTask) -> TaskResult:
-        """Return cached verdicts, and placeholders of the right type for the rest."""
-        verdicts = {name: _placeholder_verdict(task, text) for name, text in task.items.items()}
+        """Return placeholders of the right type, and the cached verdicts that later tasks are built from."""
+        step = STEPS[task.step]
+        verdicts = {name: step.build_placeholder(task, text) for name, text in task.items.items()}
         for call in self._model.first_calls(task):
             cached_reply = self._model.find_cached_reply(call)
             if cached_reply is not None:
-                result = (parse_word_reply if call.is_single_word else parse_reply)(call.task, cached_reply.reply)
-                verdicts |= {name: verdict for name, verdict in result.verdicts.items() if task.step == "claims"}
+                is_followed = any(other.follows == step.name for other in STEPS.values())
+                verdicts |= call.parse(cached_reply.reply).verdicts if is_followed else {}
             elif call.key not in self._seen:
                 self._seen.add(call.key)
                 counts = self._counts[task.step]
@@ -92,16 +83,6 @@ class DryRunJudge:
             seconds = prompt / reads + completion / writes if self._local else None
             estimates += [CostEstimate(step, calls, prompt, completion, cost, seconds)] if calls else []
         return estimates
-
-
-def _placeholder_verdict(task: JudgeTask, text: str) -> Any:
-    placeholders: dict[str, Any] = {
-        "claims": [text],
-        "support": Support(()),
-        "useful": Usefulness(useful=False),
-        "questions": GeneratedQuestions(refusal=False, questions=(text,) * task.n),
-    }
-    return placeholders[task.step]
 
 
 DEFAULT_TIMEOUT_S = 60.0
@@ -247,7 +228,7 @@ class JudgingSession:
         # A local model handles one call after the other, and each takes its time.
         self._concurrency = min(settings.workers, adapted.concurrency or settings.workers)
         caller = ChatCaller(
-            chat, concurrency=self._concurrency, timeout=timeout, patience=patience, retries=settings.retries
+            adapted, concurrency=self._concurrency, timeout=timeout, patience=patience, retries=settings.retries
         )
         self.judge = ModelJudge(caller, self._replies, self.ledger, prompt_settings)
 
@@ -296,8 +277,9 @@ class JudgingSession:
             "questions": self._settings.questions,
         }
         if isinstance(self.judge, ModelJudge):  # the model sees the claims with other sources then
-            has_both_texts = "cross" in tasks or {"answer", "reference"} <= tasks
-            judge_identity["asked"] = "answer and reference together" if has_both_texts else "one text at a time"
+            judge_identity["asked"] = (
+                "answer and reference together" if needs_both_texts(tasks) else "one text at a time"
+            )
         return judge_identity
 
     def _embedder_name(self) -> str:
@@ -311,9 +293,9 @@ class JudgingSession:
     async def verdicts(self, samples: Sequence[Sample], tasks: frozenset[str]) -> dict[str, Verdicts]:
         """Judge samples and return their verdicts by sample id."""
         self.check_ready()
-        if "questions" in tasks and not isinstance(self.judge, LexicalJudge):
+        if not isinstance(self.judge, LexicalJudge) and any(step.needs_embedder for step in steps_of(tasks)):
             _ = self.embedder  # Find missing dependencies before any paid call.
-        return await self._add_similarities(samples, await self._collect_verdicts(samples, tasks))
+        return await self._use_vectors(samples, await self._collect_verdicts(samples, tasks))
 
     async def _collect_verdicts(self, samples: Sequence[Sample], tasks: frozenset[str]) -> dict[str, Verdicts]:
         verdicts: dict[str, Verdicts] = {}
@@ -339,24 +321,15 @@ class JudgingSession:
         limited = self._settings.max_calls is not None or self._settings.max_cost is not None
         return max(1, self._concurrency // 4) if limited else 2 * self._concurrency
 
-    async def _add_similarities(
-        self, samples: Sequence[Sample], verdicts_by_sample: Mapping[str, Verdicts]
-    ) -> dict[str, Verdicts]:
-        """Add the similarity of each generated question to the original question."""
-        questions = {sample.id: sample.question for sample in samples}
-        texts = {
-            text
-            for name, verdicts in verdicts_by_sample.items()
-            if verdicts.questions
-            for text in (questions[name], *_generated_question_texts(verdicts))
-        }
-        if not texts:
-            return dict(verdicts_by_sample)
-        vectors = await self._embed_texts(sorted(texts))
-        return {
-            name: _with_similarities(verdicts, questions[name], vectors)
-            for name, verdicts in verdicts_by_sample.items()
-        }
+    async def _use_vectors(self, samples: Sequence[Sample], verdicts: dict[str, Verdicts]) -> dict[str, Verdicts]:
+        """Complete verdicts that need vectors of texts."""
+        pairs = [(sample, step) for sample in samples for step in STEPS.values()]
+        texts = {text for sample, step in pairs for text in step.list_texts_to_embed(sample, verdicts[sample.id])}
+        if texts:
+            vectors = await self._embed_texts(sorted(texts))
+            for sample, step in pairs:
+                verdicts[sample.id] = step.use_vectors(sample, verdicts[sample.id], vectors)
+        return verdicts
 
     async def _embed_texts(self, texts: Sequence[str]) -> dict[str, Any]:
         keys = {text: content_key(self.embedder.name, text) for text in texts}
@@ -368,29 +341,3 @@ class JudgingSession:
             self._replies.save_vectors(new_vectors)
             vectors |= {key: np.asarray(row, np.float64) for key, row in new_vectors.items()}
         return {text: vectors[key] for text, key in keys.items()}
-
-
-def _generated_question_texts(verdicts: Verdicts) -> list[str]:
-    return [question.text for question in verdicts.questions]
-
-
-def _with_similarities(verdicts: Verdicts, original: str, vectors: Mapping[str, Any]) -> Verdicts:
-    """Add similarities to verdicts; the questions are unscored if a vector is zero."""
-    if not verdicts.questions:
-        return verdicts
-    cosines = [_cosine_similarity(vectors[original], vectors[question.text]) for question in verdicts.questions]
-    if any(map(math.isnan, cosines)):
-        reason = Unscored(
-            "a question has no cosine: the embedder gives it a vector of zeros",
-            json.dumps(_generated_question_texts(verdicts)),
-        )
-        return replace(verdicts, questions=(), unscored={**verdicts.unscored, "questions": reason})
-    questions = [
-        GeneratedQuestion(question.text, cosine) for question, cosine in zip(verdicts.questions, cosines, strict=True)
-    ]
-    return replace(verdicts, questions=questions)
-
-
-def _cosine_similarity(first: Any, second: Any) -> float:
-    lengths = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(first @ second) / lengths if lengths > 0 else math.nan

@@ -140,6 +140,13 @@ class AnswerMeasureInput:
         check_all_judged("chunk", reasons)
         return [chunk in self.sources and self.verdicts.useful[chunk].useful for chunk in chunks]
 
+    def rating(self, step: str, item: str) -> float:
+        """Return the rating of an item by a step of the judge; raises `MissingVerdict` if there is none."""
+        ratings = self.verdicts.ratings.get(step, {})
+        if item not in ratings:
+            raise MissingVerdict(f"no {step}: {self.verdicts.unscored.get(f'{step} {item}', NOT_JUDGED).reason}")
+        return ratings[item].value
+
     def is_supported_by(self, support: Support, chunks: Iterable[str]) -> bool:
         """Return whether the given chunks support a claim, alone or jointly."""
         chunk_ids = set(chunks)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import math
 import random
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -55,44 +57,52 @@ class AdaptedChat:
         getattr(self.chat, "ready", lambda: None)()
 
     async def request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
-        """Send one request and return the reply.
-
-        `complete` of some chat models makes several requests, to find the format that an endpoint accepts. They also
-        have `request`, which makes one request and raises BackendFailed with `needs_other_format` if another one is
-        needed. It is used if available, because limits count requests.
-        """
-        return await self._call(getattr(self.chat, "request", self.chat.complete), messages, schema)
+        """Send one request and return the reply."""
+        return await self._finish(self.start_request(messages, schema))
 
     async def complete(self, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Reply:
         """Return the reply of `complete`, which may make several requests."""
-        return await self._call(self.chat.complete, messages, schema)
+        return await self._finish(self._start(self.chat.complete, messages, schema))
 
     async def close(self) -> None:
         """Close the chat model if it has a `close` method."""
         if inspect.isawaitable(closing := close_if_possible(self.chat)):
             await closing
 
-    async def _call(
-        self, call: Callable[..., Any], messages: Sequence[Message], schema: Mapping[str, Any] | None
-    ) -> Reply:
-        response = call(messages, schema) if self._is_async else await run_in_thread(call, messages, schema)
-        reply = await response if inspect.isawaitable(response) else response
+    def start_request(self, messages: Sequence[Message], schema: Mapping[str, Any] | None) -> Any:
+        """Start one request; the reply is what remains after awaiting as long as possible.
+
+        `complete` of some chat models makes several requests, to find the format that an endpoint accepts. They also
+        have `request`, which makes one request and raises BackendFailed with `needs_other_format` if another one is
+        needed. It is used if available, because limits count requests.
+        """
+        return self._start(getattr(self.chat, "request", self.chat.complete), messages, schema)
+
+    def check_reply(self, reply: Any) -> Reply:
+        """Return a reply without secrets; raises BackendFailed if it is not a Reply."""
         if not isinstance(reply, Reply):
             raise BackendFailed(f"the chat `{self.name}` must return a Reply, got {type(reply).__name__}")
         return reply._replace(text=redact_data(reply.text), finish=redact(reply.finish), model=redact(reply.model))
 
+    def _start(self, call: Callable[..., Any], *request: Any) -> Any:
+        return call(*request) if self._is_async else run_in_thread(call, *request)
 
-async def attempt_request(
-    chat: AdaptedChat, messages: Sequence[Message], schema: Mapping[str, Any] | None, limit: float
-) -> Reply:
-    """Send one request and wait at most `limit` seconds for the reply.
+    async def _finish(self, response: Any) -> Reply:
+        while inspect.isawaitable(response):
+            response = await response
+        return self.check_reply(response)
+
+
+@asynccontextmanager
+async def limit_request(limit: float) -> AsyncIterator[None]:
+    """Limit the time of a request to `limit` seconds.
 
     Any error of the chat model is raised as BackendFailed, with the original message.
     """
     scope = asyncio.timeout(limit)
     try:
         async with scope:
-            return await chat.request(messages, schema)
+            yield
     except RagaugeError:
         raise
     except TimeoutError as error:
@@ -101,7 +111,9 @@ async def attempt_request(
     except Exception as error:  # A user-supplied chat model may raise any exception.
         message = error_summary(error, with_class=True, all_lines=True, max_chars=MAX_CHAT_ERROR_CHARS)
         failure = BackendFailed(message, is_temporary=isinstance(error, OSError))
-    raise failure
+    else:
+        return
+    raise failure from None
 
 
 class BudgetReached(Exception):
@@ -293,7 +305,7 @@ class ChatCaller:
 
     def __init__(
         self,
-        chat: Chat,
+        chat: Chat | AdaptedChat,
         *,
         concurrency: int = 16,
         timeout: float | None = 60.0,
@@ -308,10 +320,10 @@ class ChatCaller:
             check_number("timeout", timeout, Above(0))
         check_number("patience", patience, Above(0))
         check_number("pause", pause, AtLeast(0))
-        self.chat = chat
-        self._adapted = AdaptedChat(chat)
+        self._adapted = chat if isinstance(chat, AdaptedChat) else AdaptedChat(chat)
+        self.chat = self._adapted.chat
         self.slots = AdaptiveConcurrency(concurrency, pause=pause, random_source=random_source)
-        self._timeout = timeout
+        self._timeout = math.inf if timeout is None else timeout
         self._patience = patience
         self._retries = retries
         self._pause = pause
@@ -341,7 +353,11 @@ class ChatCaller:
             try:
                 counter.begin()
                 totals = totals._replace(attempts=totals.attempts + 1)
-                reply = await self._attempt_within(messages, schema, deadline - began)
+                async with limit_request(min(self._timeout, deadline - began)):
+                    response = self._adapted.start_request(messages, schema)
+                    while inspect.isawaitable(response):
+                        response = await response
+                    reply = self._adapted.check_reply(response)
                 self.slots.record_success()
                 # A longer pause would block all calls without a message; the next reply reports the limit again.
                 self.slots.pause(min(reply.hold, self._patience))
@@ -385,13 +401,6 @@ class ChatCaller:
                     entered = await self.slots.enter(is_retry=True)
             except TimeoutError:
                 raise _build_last_failure(failure, totals, f"within {self._patience:g} s") from None
-
-    async def _attempt_within(
-        self, messages: Sequence[Message], schema: Mapping[str, Any] | None, time_left: float
-    ) -> Reply:
-        return await attempt_request(
-            self._adapted, messages, schema, time_left if self._timeout is None else min(self._timeout, time_left)
-        )
 
     def _is_wait_too_long(self, failure: BackendFailed, time_left: float) -> bool:
         return failure.is_temporary and failure.retry_after_s is not None and failure.retry_after_s > time_left

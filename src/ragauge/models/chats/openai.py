@@ -162,7 +162,20 @@ class OpenAIChat:
         words = enum_words(schema)
         reply_format = self._request_format.choose_format(words, schema)
         body = self._request_format.body(messages, schema, reply_format)
-        payload, headers, problem = await self._send_request(body)
+        payload: dict[str, Any] = {}
+        headers: Mapping[str, str] = {}
+        problem: EndpointError | BackendFailed | None
+        try:
+            # The SDK's typed methods are slower than the request itself, because they validate all types twice.
+            response = await self._loop_client().post(
+                "/chat/completions", cast_to=self._endpoint.http.Response, body={"model": self._model, **body}
+            )
+        except self._endpoint.sdk.OpenAIError as error:
+            problem = self._parse_error(error)
+        else:
+            headers, (payload, problem) = response.headers, _parse_response(response)
+        if isinstance(problem, BackendFailed):  # Outside of the handler: its context would show the request headers.
+            raise problem from None
         if problem is not None:
             failure = problem.failure(self._shown)
             failure.needs_other_format = self._request_format.switch_after_refusal(problem, body, reply_format)
@@ -185,42 +198,14 @@ class OpenAIChat:
         if client is not None and self._loop is asyncio.get_running_loop():
             await client.close()
 
-    async def _send_request(
-        self, body: dict[str, Any]
-    ) -> tuple[dict[str, Any], Mapping[str, str], EndpointError | None]:
-        client = self._loop_client()
-        try:
-            # The SDK's typed methods are slower than the request itself, because they validate all types twice.
-            response = await client.post(
-                "/chat/completions", cast_to=self._endpoint.http.Response, body={"model": self._model, **body}
-            )
-        except self._endpoint.sdk.APIStatusError as error:
+    def _parse_error(self, error: Exception) -> EndpointError | BackendFailed:
+        """Describe an error of the SDK."""
+        if isinstance(error, self._endpoint.sdk.APIStatusError):
             response = error.response
-            headers = response.headers
-            return {}, headers, parse_endpoint_error(error.status_code, error.body, response.text, headers)
-        except self._endpoint.sdk.OpenAIError as error:
-            guard = find_failure(error)
-            cause = error.__cause__ or error
-            if guard is None:
-                return {}, {}, EndpointError(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
-        else:
-            guard = None
-        if guard is not None:  # Raised outside of the handler, so that its context does not show the request headers.
-            raise guard from None
-        try:
-            payload = parse_json(response.content, unique_keys=False)
-        except ValueError:
-            text = response.text
-            is_page = text.lstrip().startswith("<")
-            message = f"{'a page' if is_page else 'no whole JSON'}: {text[:200]!r}"
-            return {}, response.headers, EndpointError(200 if is_page else None, message)
-        if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list) or not payload["choices"]:
-            body_of = payload if isinstance(payload, dict) else {}
-            inner = body_of.get("error")
-            code = inner.get("code") if isinstance(inner, dict) else None
-            status = code if isinstance(code, int) and code >= 400 else 200
-            return {}, response.headers, parse_endpoint_error(status, payload, response.text, response.headers)
-        return payload, response.headers, None
+            return parse_endpoint_error(error.status_code, error.body, response.text, response.headers)
+        cause = error.__cause__ or error
+        described = EndpointError(None, f"{type(cause).__name__}: {cause}".removesuffix(": "))
+        return find_failure(error) or described
 
     def _loop_client(self) -> Any:
         """Return the client of the running event loop: connections belong to one loop."""
@@ -257,6 +242,24 @@ class OpenAIChat:
             how=reply_format,
             hold=wait_for_limit(headers),
         )
+
+
+def _parse_response(response: Any) -> tuple[dict[str, Any], EndpointError | None]:
+    """Return the JSON object of a response, and what is wrong with it."""
+    try:
+        payload = parse_json(response.content, unique_keys=False)
+    except ValueError:
+        text = response.text
+        is_page = text.lstrip().startswith("<")
+        message = f"{'a page' if is_page else 'no whole JSON'}: {text[:200]!r}"
+        return {}, EndpointError(200 if is_page else None, message)
+    if not isinstance(payload, dict) or not isinstance(payload.get("choices"), list) or not payload["choices"]:
+        body_of = payload if isinstance(payload, dict) else {}
+        inner = body_of.get("error")
+        code = inner.get("code") if isinstance(inner, dict) else None
+        status = code if isinstance(code, int) and code >= 400 else 200
+        return {}, parse_endpoint_error(status, payload, response.text, response.headers)
+    return payload, None
 
 
 def _parse_message(message: Mapping[str, Any], end: str) -> tuple[str, str]:

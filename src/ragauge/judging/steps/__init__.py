@@ -1,0 +1,1 @@
+"""Steps of a judge, one module each; `all_steps` finds them."""
