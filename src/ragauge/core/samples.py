@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from ragauge.core.documents import EMPTY_MAPPING
 from ragauge.core.hashes import hash_text
+from ragauge.core.record_types import json_form
 
 ANSWER, REFERENCE = "answer", "reference"
 """The two texts from which claims are extracted; also their names as sources of support."""
