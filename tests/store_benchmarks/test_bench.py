@@ -23,6 +23,7 @@ from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.files.workspace import hold_folder
 from ragauge.runs.folder import utc_now
+from ragauge.store_benchmarks import jobs
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
 from ragauge.store_benchmarks.metadata_filters import with_metadata
 from ragauge.store_benchmarks.plan import (
@@ -265,6 +266,16 @@ def test_plan_builds_stores_differing_in_search_options_share_a_build():
     assert [build.configuration.build["dsn"][-7:] for build in plan_builds([one], settings)] == ["one?a=b"]
     with pytest.raises(BadInput, match="appears more than once"):  # the addresses are never shown
         plan_builds([one, two], settings)
+
+
+@pytest.mark.engine
+def test_bench_computes_key_once_per_build(monkeypatch):
+    keys = []
+    build_key = jobs.build_key
+    monkeypatch.setattr(jobs, "build_key", lambda *arguments: keys.append(build_key(*arguments)) or keys[-1])
+    stores = ["exact", "null", "a=hnswlib:m=4,ef_search=10", "b=hnswlib:m=4,ef_search=20"]
+    ragauge.bench(make_vector_set(), stores, **QUICK, filters=[0.5])
+    assert len(keys) == len(set(keys)) == 3
 
 
 @pytest.mark.engine
