@@ -19,7 +19,6 @@ import polars
 import pytest
 
 import ragauge
-from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.files.workspace import hold_folder
 from ragauge.runs.folder import utc_now
@@ -27,7 +26,6 @@ from ragauge.store_benchmarks import jobs
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
 from ragauge.store_benchmarks.metadata_filters import with_metadata
 from ragauge.store_benchmarks.plan import (
-    OPTION_GRIDS,
     BenchmarkSettings,
     estimate_min_seconds,
     filter_key,
@@ -39,7 +37,6 @@ from ragauge.store_benchmarks.results_folder import SavedVectors, read_raw_resul
 from ragauge.store_benchmarks.search_loops import SearchRounds, time_search_rounds
 from ragauge.store_benchmarks.vector_sets import load_vector_set
 from ragauge.stores.reference import ExactStore
-from ragauge.stores.store_types import load_store_type
 from waiting import wait_until, wait_while_running
 
 QUICK = {"repeats": 1, "sweep": False}
@@ -161,17 +158,6 @@ def test_configuration_str_and_repr_omit_url_and_api_key():
     assert configuration.series == "qdrant server"
     assert str(configuration) == "qdrant:at=server,m=16,ef_search=40"
     assert "secret" not in repr(configuration.shown)
-
-
-@pytest.mark.parametrize("store", plugins.BUILTIN_PLUGINS["stores"])
-def test_option_grids_have_only_known_store_options(store):
-    store_type = load_store_type(store)
-    known = set(store_type.options)
-    assert {"metric", "path"} <= known
-    assert OPTION_GRIDS[store]
-    for grid in OPTION_GRIDS[store]:
-        assert grid.keys() <= known
-    assert store_type.search_options <= known
 
 
 def test_plan_builds_groups_searches_and_alternates_stores():

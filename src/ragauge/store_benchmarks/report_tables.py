@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ragauge.core.plugins import BUILTIN_PLUGINS, load_plugin
 from ragauge.core.summaries import Latency
 from ragauge.output.numbers import MISSING, join_with_and
 from ragauge.output.tables import Cell, Column, Row, Table
@@ -17,7 +18,6 @@ from ragauge.store_benchmarks.filter_results import (
     points_with_filter,
 )
 from ragauge.store_benchmarks.frontiers import REFERENCE_RECALL, find_points_around, reaches
-from ragauge.store_benchmarks.plan import STORES_WITH_ROW_LISTS
 from ragauge.store_benchmarks.report_text import (
     DOUBT_MARK,
     describe_sufficient_recall,
@@ -345,7 +345,11 @@ def build_filter_table(result: StoreBenchmark, *, collapsed: bool = False) -> Ta
         "with the highest recall. The fastest store with that recall is marked."
     )
     stores = {point.configuration.store for _, point in points}
-    listed = [store for store in STORES_WITH_ROW_LISTS if store in stores]
+    listed = [
+        store
+        for store in BUILTIN_PLUGINS["stores"]
+        if store in stores and load_plugin("stores", store).remembers_metadata
+    ]
     if 0 < len(listed) < len(stores):
         names = join_with_and(listed)
         note += f" For {names} the matching rows were listed before timing; the other stores filter in each search."

@@ -17,7 +17,7 @@ from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFolder
 from ragauge.stores.filter_conditions import FILTER_OPERATORS, ONE_OF, FilterCondition
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import GRAPH_SEARCH_WIDTHS, StoreSettings, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 DATABASE_FOLDER = "chroma"
@@ -29,7 +29,7 @@ CHROMA_OPERATORS = {operator: name for name, operator in FILTER_OPERATORS.items(
 class ChromaSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 100
-    ef_search: Annotated[int, AtLeast(1)] = search_option(100)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(100)
 
 
 class ChromaEngine(Engine):
@@ -176,6 +176,10 @@ class ChromaStore(DatabaseStore):
     Chroma reads `ef_search` only when it opens a collection, so `tune` closes and reopens the folder. Chroma uses
     all CPU threads; their number cannot be set.
     """
+
+    extra = "chroma"
+    library_modules = ("chromadb",)
+    option_grids = ({"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},)
 
     def __init__(
         self, *, metric: str = "cosine", path: str | None = None, settings: ChromaSettings = ChromaSettings()

@@ -21,7 +21,7 @@ from ragauge.stores.engines import DocumentRow, Engine, EngineFolder, preload_mo
 from ragauge.stores.filter_conditions import FilterCondition, condition_values, conditions_to_sql
 from ragauge.stores.metadata_columns import MetadataColumn
 from ragauge.stores.search_results import DistanceConversions, RawNeighbours, clip_at_zero
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import StoreSettings, search_option, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 DISTANCE_FUNCTIONS = {"cosine": "array_cosine_distance", "l2": "array_distance", "ip": "array_negative_inner_product"}
@@ -42,7 +42,7 @@ class DuckDBSettings(StoreSettings):
     index: Literal["hnsw", "none"] = "hnsw"
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 128
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
     filtered: Literal["index", "scan"] = search_option("index")
     late_materialization: bool = search_option(True)
 
@@ -322,6 +322,9 @@ class DuckDBStore(DatabaseStore):
     changes, so that several processes can search it.
     """
 
+    extra = "duckdb"
+    library_modules = ("duckdb",)
+    option_grids = ({"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]},)
     _engine: DuckDBEngine
 
     def __init__(

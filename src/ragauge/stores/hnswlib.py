@@ -14,7 +14,7 @@ from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Mask, Matrix, Positions, empty_positions, largest_supported_k
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import GRAPH_SEARCH_WIDTHS, StoreSettings, search_width
 from ragauge.stores.vector_store import LibraryStore
 
 
@@ -22,7 +22,7 @@ from ragauge.stores.vector_store import LibraryStore
 class HnswlibSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 200
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
     replace_deleted: bool = False
 
 
@@ -36,6 +36,9 @@ class HnswlibStore(LibraryStore):
     name = "hnswlib"
     capabilities = frozenset(("insert", "update", "delete", "filter", "save", "share"))
     conversions = COMPLEMENT_DISTANCES
+    extra = "hnswlib"
+    library_modules = ("hnswlib",)
+    option_grids = ({"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},)
     index_file = "index.hnswlib"
     _settings: HnswlibSettings
 

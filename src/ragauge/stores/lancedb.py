@@ -22,7 +22,7 @@ from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFold
 from ragauge.stores.filter_conditions import FilterCondition, conditions_to_sql
 from ragauge.stores.metadata_columns import MetadataColumn
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import StoreSettings, search_option, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 DATABASE_FOLDER = "lance"
@@ -55,8 +55,8 @@ class LanceDBSettings(StoreSettings):
     sub_vectors: Annotated[int, AtLeast(1)] | None = None
     m: Annotated[int, AtLeast(2)] = 20
     ef_construction: Annotated[int, AtLeast(1)] = 300
-    nprobes: Annotated[int, AtLeast(1)] = search_option(20)
-    ef_search: Annotated[int, AtLeast(1)] | None = search_option(None)
+    nprobes: Annotated[int, AtLeast(1)] = search_width(20)
+    ef_search: Annotated[int, AtLeast(1)] | None = search_width(None)
     refine_factor: Annotated[int, AtLeast(1)] | None = search_option(None)
 
     @property
@@ -246,6 +246,13 @@ class LanceDBStore(DatabaseStore):
     candidates in full precision. Filters are applied before the search. Vectors added after `build()` are searched
     by brute force until the next `build()`.
     """
+
+    extra = "lancedb"
+    library_modules = ("lancedb",)
+    option_grids = (
+        {"index": "ivf_pq", "nprobes": [1, 4, 16], "refine_factor": [1, 10]},
+        {"index": "ivf_hnsw_sq", "ef_search": [20, 80, 320]},
+    )
 
     def __init__(
         self,

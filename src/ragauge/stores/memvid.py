@@ -228,6 +228,8 @@ class MemvidStore(DatabaseStore):
     instead of being searched.
     """
 
+    extra = "memvid"
+    library_modules = ("memvid_sdk",)
     unsupported: Mapping[str, str] = {
         "update": "the vector of a document can be set only once",
         "filter": "vector search does not support metadata",

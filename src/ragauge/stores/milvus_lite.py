@@ -23,7 +23,7 @@ from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import DocumentRow, Engine, EngineFolder, preload_modules
 from ragauge.stores.filter_conditions import EQUAL, FilterCondition
 from ragauge.stores.search_results import RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import StoreSettings, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 DATABASE_FILE = "milvus.db"
@@ -55,8 +55,8 @@ class MilvusLiteSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 100
     nlist: Annotated[int, AtLeast(1)] = 64
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
-    nprobe: Annotated[int, AtLeast(1)] = search_option(8)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
+    nprobe: Annotated[int, AtLeast(1)] = search_width(8)
 
     @property
     def index_options(self) -> dict[str, int]:
@@ -260,6 +260,13 @@ class MilvusLiteStore(DatabaseStore):
     Vectors added after `build()` are searched by brute force until they fill a segment. Results do not apply to
     Milvus itself.
     """
+
+    extra = "milvus-lite"
+    library_modules = ("milvus_lite", "pymilvus")
+    option_grids = (
+        {"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]},
+        {"index": "ivf_flat", "nprobe": [1, 4, 16]},
+    )
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFold
 from ragauge.stores.filter_conditions import MAX_EXACT_INTEGER, ONE_OF, FilterCondition
 from ragauge.stores.metadata_columns import MetadataColumn
 from ragauge.stores.search_results import PRODUCT_DISTANCES, DistanceConversions, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import GRAPH_SEARCH_WIDTHS, StoreSettings, search_option, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 SHARD_FOLDER = "qdrant"
@@ -49,7 +49,7 @@ class QdrantSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(4)] = 100
     quantization: Literal["none", "int8", "binary"] = "none"
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
     exact: bool = search_option(False)
     oversampling: float = search_option(2.0)
     rescore: bool = search_option(True)
@@ -323,6 +323,9 @@ class QdrantStore(DatabaseStore):
     """
 
     has_outside_data = True
+    extra = "qdrant"
+    library_modules = ("qdrant_edge",)
+    option_grids = ({"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},)
     _engine: QdrantEngine
 
     def __init__(

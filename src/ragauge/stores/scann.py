@@ -18,7 +18,7 @@ from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Matrix, Positions, empty_positions, normalise_rows, require_folder
 from ragauge.stores.search_results import PRODUCT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import CELL_PROBES, StoreSettings, search_option
 from ragauge.stores.vector_store import LibraryStore
 
 MIN_TRAINING_VECTORS = 16
@@ -57,6 +57,9 @@ class ScannStore(LibraryStore):
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
     unsupported: Mapping[str, str] = {"filter": "its Python library cannot search a subset"}
     conversions = PRODUCT_DISTANCES
+    extra = "scann"
+    library_modules = ("scann",)
+    option_grids = ({"kind": "tree", "leaves_to_search": CELL_PROBES, "reorder": [30, 100]},)
     _settings: ScannSettings
 
     def __init__(

@@ -234,6 +234,9 @@ class SqliteVecStore(DatabaseStore):
     extensions.
     """
 
+    extra = "sqlite-vec"
+    library_modules = ("apsw", "sqlite_vec")
+
     def __init__(
         self, *, metric: str = "cosine", path: str | None = None, settings: SqliteVecSettings = SqliteVecSettings()
     ) -> None:

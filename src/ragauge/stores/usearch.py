@@ -12,7 +12,7 @@ from ragauge.core.errors import BadInput, MissingExtra
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Matrix, Positions
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import GRAPH_SEARCH_WIDTHS, StoreSettings, search_width
 from ragauge.stores.vector_store import LibraryStore
 
 USEARCH_METRICS = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
@@ -22,7 +22,7 @@ USEARCH_METRICS = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
 class UsearchSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 128
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
     dtype: Literal["f32", "f16", "bf16", "i8"] = "f32"
 
 
@@ -38,6 +38,9 @@ class UsearchStore(LibraryStore):
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
     unsupported: Mapping[str, str] = {"filter": "its Python library cannot search a subset"}
     conversions = COMPLEMENT_DISTANCES
+    extra = "usearch"
+    library_modules = ("usearch",)
+    option_grids = ({"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},)
     index_file = "index.usearch"
     _settings: UsearchSettings
 
