@@ -187,6 +187,14 @@ def test_plan_builds_given_options_replace_defaults():
     assert 1 < len(quick[0].searches) < len(build.searches)
 
 
+@pytest.mark.parametrize("k", [10, 100, 200, 700])
+def test_plan_builds_filters_at_any_k_have_distinct_widths(k):
+    settings = BenchmarkSettings(k=k, filters=(0.1,))
+    for store in ("hnswlib", "pgvector", "lancedb", "milvus-lite"):
+        widths = [search.get("ef_search", k) for build in plan_builds([store], settings) for search in build.searches]
+        assert min(widths) >= k, store
+
+
 def test_bench_invalid_arguments_raise_error_before_measuring(tmp_path):
     for arguments, error, word in (
         ({"stores": "fais"}, UnknownName, "did you mean `faiss`"),

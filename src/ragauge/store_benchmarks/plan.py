@@ -23,12 +23,12 @@ MAX_SEARCH_WIDTH = 1_000
 
 
 def extend_widths(values: list[int]) -> list[int]:
-    """Extend a list of widths by two steps of its last ratio, up to MAX_SEARCH_WIDTH.
+    """Extend a list of widths by two steps of its last ratio, at least 2, up to MAX_SEARCH_WIDTH.
 
-    >>> extend_widths([4, 8, 16, 32]), extend_widths([10, 40, 160])
-    ([4, 8, 16, 32, 64, 128], [10, 40, 160, 640])
+    >>> extend_widths([10, 40, 160]), extend_widths([100, 160])
+    ([10, 40, 160, 640], [100, 160, 320, 640])
     """
-    ratio = values[-1] // values[-2] if len(values) > 1 else 2
+    ratio = max(2, values[-1] // values[-2]) if len(values) > 1 else 2
     return [*values, *(wider for step in (1, 2) if (wider := values[-1] * ratio**step) <= MAX_SEARCH_WIDTH)]
 
 
