@@ -178,6 +178,14 @@ def check_installed(plugins: Iterable[tuple[str, str]]) -> None:
         raise error
 
 
+def import_libraries(store: str, *modules: str) -> list[Any]:
+    """Import modules of the libraries of a store; raise MissingExtra if one is missing."""
+    try:
+        return [import_module(module) for module in modules]
+    except ImportError as error:
+        raise MissingExtra(f"the store `{store}`", required_libraries("stores", store)[0]) from error
+
+
 def plugin_names(family: str) -> list[str]:
     """List the names of a family, those of installed packages last."""
     return [*BUILTIN_PLUGINS[family], *(point.name for point in entry_points(group=f"ragauge.{family}"))]

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import MissingExtra
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast
 from ragauge.stores.bookkeeping import Matrix, empty_positions
 from ragauge.stores.document_stores import EngineDocumentStore
@@ -46,11 +46,7 @@ class ChromaEngine(Engine):
     _collection: Any
 
     def __init__(self, settings: ChromaSettings) -> None:
-        try:
-            import chromadb
-        except ImportError as error:
-            raise MissingExtra("the Chroma store", "chroma") from error
-        self._library: Any = chromadb
+        (self._library,) = import_libraries("chroma", "chromadb")
         self.settings = settings
         self._loaded = False
         """Whether Chroma has indexed the added vectors, or read the saved ones."""

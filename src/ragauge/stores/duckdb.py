@@ -13,6 +13,7 @@ import numpy as np
 
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, MissingExtra, install_command
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores import metadata_columns
 from ragauge.stores.bookkeeping import Matrix, empty_positions
@@ -64,11 +65,7 @@ class DuckDBEngine(Engine):
     settings: DuckDBSettings
 
     def __init__(self, settings: DuckDBSettings, threads: int) -> None:
-        try:
-            import duckdb
-        except ImportError as error:
-            raise MissingExtra("the DuckDB store", "duckdb") from error
-        self._library: Any = duckdb
+        (self._library,) = import_libraries("duckdb", "duckdb")
         self.settings = settings
         self._has_index = settings.index == "hnsw"
         self._threads = check_int("threads", threads, 0)

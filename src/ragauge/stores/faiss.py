@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, AtMost, OneOf, check_int
 from ragauge.stores.bookkeeping import Mask, Matrix, Positions, normalise_rows
 from ragauge.stores.search_results import PRODUCT_DISTANCES, RawNeighbours
@@ -135,11 +136,7 @@ class FaissStore(LibraryStore):
         settings: FaissSettings = FaissSettings(),
         threads: int = 1,
     ) -> None:
-        try:
-            import faiss
-        except ImportError as error:
-            raise MissingExtra("the Faiss store", "faiss") from error
-        self._faiss: Any = faiss
+        (self._faiss,) = import_libraries("faiss", "faiss")
         self._threads = check_int("threads", threads, 0)
         self._core: Any = None
         """The inner index, without the id map or refinement around it."""
@@ -149,7 +146,7 @@ class FaissStore(LibraryStore):
             self.unsupported = dict.fromkeys(("update", "delete"), f"{part} cannot remove a vector")
         super().__init__(metric, path, settings)
         if self._saved:
-            index: Any = faiss.read_index(self._saved_file())
+            index: Any = self._faiss.read_index(self._saved_file())
             self._use_index(index)
             if index.ntotal != (self._bookkeeping.position_count if self._settings.has_implicit_ids else len(self)):
                 raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")

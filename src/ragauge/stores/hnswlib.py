@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Mask, Matrix, Positions, empty_positions, largest_supported_k
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
@@ -50,11 +51,7 @@ class HnswlibStore(LibraryStore):
         settings: HnswlibSettings = HnswlibSettings(),
         threads: int = 1,
     ) -> None:
-        try:
-            import hnswlib
-        except ImportError as error:
-            raise MissingExtra("the hnswlib store", "hnswlib") from error
-        self._library: Any = hnswlib
+        (self._library,) = import_libraries("hnswlib", "hnswlib")
         self._replace_deleted = settings.replace_deleted
         self._threads = check_int("threads", threads, 0) or -1
         self._filter: tuple[Mask, Any, int] | None = None

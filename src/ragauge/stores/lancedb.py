@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, OneOf, check_int
 from ragauge.stores import metadata_columns
 from ragauge.stores.bookkeeping import Matrix, empty_positions
@@ -90,14 +91,7 @@ class LanceDBEngine(Engine):
         os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
         if check_int("threads", threads, 0):
             os.environ.setdefault("LANCE_CPU_THREADS", str(threads))
-        try:
-            import lancedb
-            import lancedb.index
-            import pyarrow
-        except ImportError as error:
-            raise MissingExtra("the LanceDB store", "lancedb") from error
-        self._library: Any = lancedb
-        self._arrow: Any = pyarrow
+        self._library, _, self._arrow = import_libraries("lancedb", "lancedb", "lancedb.index", "pyarrow")
         self.tune(settings)
         self._lock = threading.Lock()
         self._table: Any = None

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import MissingExtra
+from ragauge.core.plugins import import_libraries
 from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.settings import AtLeast, OneOf, check_choice
 from ragauge.stores.bookkeeping import Matrix, empty_positions
@@ -89,16 +89,11 @@ class MilvusLiteEngine(Engine):
     _client: Any
 
     def __init__(self, settings: MilvusLiteSettings) -> None:
-        try:
-            import milvus_lite.server_manager
-            import pymilvus
-        except ImportError as error:
-            raise MissingExtra("the milvus-lite store", "milvus-lite") from error
+        manager, self._library = import_libraries("milvus-lite", "milvus_lite.server_manager", "pymilvus")
+        self._servers = manager.server_manager_instance
         for name in ("pymilvus", "milvus_lite"):
             # Its log messages would repeat on standard error what the raised error says.
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._library: Any = pymilvus
-        self._servers: Any = milvus_lite.server_manager.server_manager_instance
         self.tune(settings)
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Annotated, Any, ClassVar, Literal
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import MissingExtra
+from ragauge.core.plugins import import_libraries
 from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores import metadata_columns
@@ -185,12 +185,9 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
     capabilities = frozenset(STORE_CAPABILITIES) - {"share"}
 
     def __init__(self, settings: QdrantSettings, threads: int = 0) -> None:
-        try:
-            import qdrant_edge
-        except ImportError as error:
-            raise MissingExtra("the Qdrant store", "qdrant") from error
-        super().__init__(settings, threads, qdrant_edge)
-        self._range_type = qdrant_edge.RangeFloat
+        (library,) = import_libraries("qdrant", "qdrant_edge")
+        super().__init__(settings, threads, library)
+        self._range_type = library.RangeFloat
         self._shard: Any = None
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:

@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Matrix, Positions, empty_positions, normalise_rows, require_folder
 from ragauge.stores.search_results import PRODUCT_DISTANCES, RawNeighbours
@@ -70,11 +71,7 @@ class ScannStore(LibraryStore):
         settings: ScannSettings = ScannSettings(),
         threads: int = 1,
     ) -> None:
-        try:
-            from scann.scann_ops.py import scann_ops_pybind
-        except ImportError as error:
-            raise MissingExtra("the ScaNN store", "scann") from error
-        self._library: Any = scann_ops_pybind
+        (self._library,) = import_libraries("scann", "scann.scann_ops.py.scann_ops_pybind")
         self._threads = check_int("threads", threads, 0)
         self._slots: list[int] | None = None
         """Position of each ScaNN slot; None while slots and positions are the same."""

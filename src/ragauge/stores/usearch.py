@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Matrix, Positions
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
@@ -54,12 +55,7 @@ class UsearchStore(LibraryStore):
         view: bool = False,
         threads: int = 1,
     ) -> None:
-        try:
-            import usearch
-            import usearch.index
-        except ImportError as error:
-            raise MissingExtra("the Usearch store", "usearch") from error
-        self._library: Any = usearch
+        self._library, _ = import_libraries("usearch", "usearch", "usearch.index")
         if settings.dtype == "i8" and metric != "cosine":
             raise BadInput(f"dtype=i8 holds numbers from -1 to 1, so the metric must be cosine, got {metric}")
         self._exact = bool(exact)
