@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import tomllib
 from dataclasses import replace
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -14,6 +18,7 @@ from command import run_shell
 from ragauge.core.errors import BadInput, InputWarning
 from ragauge.core.records import Judgments
 from ragauge.experiments.run import run
+from ragauge.runs.folder import provenance
 from ragauge.runs.inputs import Inputs
 from ragauge.runs.journal import _decode_result
 from result_folders import DATA, make_system
@@ -30,6 +35,17 @@ def run_folder(tmp_path):
     path = tmp_path / "F"
     run(DATA, {"good": GOOD, "bad": BAD}, measures=["mrr@10"], out=path, warmup=0)
     return path
+
+
+def test_provenance_has_versions_of_every_declared_library():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = [names for extra, names in project["optional-dependencies"].items() if extra != "dev"]
+    declared = {re.match(r"[\w.-]+", text)[0].lower() for names in [project["dependencies"], *extras] for text in names}
+    installed = {name.lower() for names in packages_distributions().values() for name in names}
+    versions = provenance()["versions"]
+    assert declared & installed <= {name.lower() for name in versions} | {"ragauge"}
+    assert versions["faiss-cpu"] == version("faiss-cpu")
+    assert "pytest" not in versions
 
 
 def list_commands(run_folder):

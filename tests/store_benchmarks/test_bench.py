@@ -19,14 +19,13 @@ import polars
 import pytest
 
 import ragauge
-from ragauge.core import plugins
 from ragauge.core.errors import BadInput, MissingEvidence, RagaugeError, UnknownName
 from ragauge.files.workspace import hold_folder
 from ragauge.runs.folder import utc_now
+from ragauge.store_benchmarks import jobs
 from ragauge.store_benchmarks.filter_results import list_filters, operating_points
 from ragauge.store_benchmarks.metadata_filters import with_metadata
 from ragauge.store_benchmarks.plan import (
-    OPTION_GRIDS,
     BenchmarkSettings,
     estimate_min_seconds,
     filter_key,
@@ -38,7 +37,6 @@ from ragauge.store_benchmarks.results_folder import SavedVectors, read_raw_resul
 from ragauge.store_benchmarks.search_loops import SearchRounds, time_search_rounds
 from ragauge.store_benchmarks.vector_sets import load_vector_set
 from ragauge.stores.reference import ExactStore
-from ragauge.stores.store_types import load_store_type
 from waiting import wait_until, wait_while_running
 
 QUICK = {"repeats": 1, "sweep": False}
@@ -162,17 +160,6 @@ def test_configuration_str_and_repr_omit_url_and_api_key():
     assert "secret" not in repr(configuration.shown)
 
 
-@pytest.mark.parametrize("store", plugins.BUILTIN_PLUGINS["stores"])
-def test_option_grids_have_only_known_store_options(store):
-    store_type = load_store_type(store)
-    known = set(store_type.options)
-    assert {"metric", "path"} <= known
-    assert OPTION_GRIDS[store]
-    for grid in OPTION_GRIDS[store]:
-        assert grid.keys() <= known
-    assert store_type.search_options <= known
-
-
 def test_plan_builds_groups_searches_and_alternates_stores():
     builds = plan_builds(
         ["faiss:kind=hnsw,m=8+16,ef_construction=40,ef_search=10+20+30", "usearch:m=8+16"],
@@ -198,6 +185,14 @@ def test_plan_builds_given_options_replace_defaults():
     quick = plan_builds(["faiss:kind=hnsw"], BenchmarkSettings(quick=True))
     assert len(quick) < len(plan_builds(["faiss:kind=hnsw"], BenchmarkSettings()))
     assert 1 < len(quick[0].searches) < len(build.searches)
+
+
+@pytest.mark.parametrize("k", [10, 100, 200, 700])
+def test_plan_builds_filters_at_any_k_have_distinct_widths(k):
+    settings = BenchmarkSettings(k=k, filters=(0.1,))
+    for store in ("hnswlib", "pgvector", "lancedb", "milvus-lite"):
+        widths = [search.get("ef_search", k) for build in plan_builds([store], settings) for search in build.searches]
+        assert min(widths) >= k, store
 
 
 def test_bench_invalid_arguments_raise_error_before_measuring(tmp_path):
@@ -237,7 +232,7 @@ def test_bench_exact_store_has_full_recall_and_all_measurements(tmp_path):
     assert point.qps == pytest.approx(1000 / point.latency.mean)
     assert point.cost_per_million == pytest.approx(0.36 * 1e6 / (3600 * point.qps))
     assert point.build.vectors == 600
-    assert point.build.seconds > 0
+    assert point.build.build_seconds > 0
     assert point.build.disk_bytes >= data.base.nbytes
     assert point.build.cold_first_ms > 0
     assert point.build.about["store"] == "exact"
@@ -268,6 +263,16 @@ def test_plan_builds_stores_differing_in_search_options_share_a_build():
 
 
 @pytest.mark.engine
+def test_bench_computes_key_once_per_build(monkeypatch):
+    keys = []
+    build_key = jobs.build_key
+    monkeypatch.setattr(jobs, "build_key", lambda *arguments: keys.append(build_key(*arguments)) or keys[-1])
+    stores = ["exact", "null", "a=hnswlib:m=4,ef_search=10", "b=hnswlib:m=4,ef_search=20"]
+    ragauge.bench(make_vector_set(), stores, **QUICK, filters=[0.5])
+    assert len(keys) == len(set(keys)) == 3
+
+
+@pytest.mark.engine
 def test_bench_stores_differing_in_search_options_are_all_measured():
     stores = ["hnswlib:m=4,ef_search=10", "hnswlib:m=4,ef_search=200"]
     points = ragauge.bench(make_vector_set(), stores, **QUICK).points
@@ -294,7 +299,7 @@ def test_bench_memory_and_disk_behind_a_server_are_unknown(own_stores, has_optio
         option = f"url=http://127.0.0.1:{port}" if has_option else f"port={port}"
         (point,) = ragauge.bench(make_vector_set(), f"own_stores:ClientStore:{option}", **QUICK).points
     assert (point.build.memory_bytes, point.build.disk_bytes) == (None, None)
-    assert point.build.seconds > 0
+    assert point.build.build_seconds > 0
     (local,) = ragauge.bench(make_vector_set(), "own_stores:ClientStore", **QUICK).points
     assert local.build.memory_bytes is not None
     assert local.build.disk_bytes is not None

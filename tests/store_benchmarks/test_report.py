@@ -706,6 +706,7 @@ def test_bench_csv_has_row_per_configuration_and_column_per_option():
     assert (float(row[RECALL]), float(row["qps"]), float(row["relevance.ndcg@10"])) == (0.955, 1000 / 0.06, 0.409)
     assert [csv_row["series_frontier"] for csv_row in rows] == ["true"] * 4 + ["false"] + ["true"] * 3 + ["false"]
     assert rows[7]["memory_bytes"] == ""
+    assert float(row["build_seconds"]) == float(row["insert_seconds"]) + float(row["index_seconds"])
     assert rows[3]["doubts"] == "341 involuntary switches; 4% of the time was stolen"
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import subprocess
@@ -25,7 +24,6 @@ from ragauge.store_benchmarks.plan import StoreSpec
 from ragauge.stores.bookkeeping import BOOKKEEPING_FILE
 from ragauge.stores.filter_conditions import matches_conditions, parse_filter
 from ragauge.stores.reference import ExactStore
-from ragauge.stores.store_types import load_store_type
 from store_cases import APPROXIMATE, CASES, EXACT, METRICS
 
 every_store = pytest.mark.parametrize("name", CASES)
@@ -93,13 +91,18 @@ def open_store(request):
         store.close()
 
 
+def import_libraries(store: str) -> None:
+    """Skip the test if a library of a store is not installed."""
+    for module in plugins.load_plugin("stores", store).library_modules:
+        pytest.importorskip(module)
+
+
 def make_spec(request, name: str, metric: str, path=None, *, n: int = 2000, **options) -> StoreSpec:
     """Return how to open a case for `n` vectors; skip the test if its metric or library is not available."""
     case = CASES[name]
     if metric not in case.metrics:
         pytest.skip(f"{name} has no metric {metric}")
-    if case.library:
-        pytest.importorskip(case.library)
+    import_libraries(case.store)
     fixture_options = {option: request.getfixturevalue(fixture) for option, fixture in case.fixtures.items()}
     all_options = {
         **case.options,
@@ -621,17 +624,6 @@ def test_store_missing_abilities_raise(open_store, name, tmp_path):
 
 
 @every_store
-def test_store_search_options_are_store_options(name):
-    case = CASES[name]
-    if case.library:
-        pytest.importorskip(case.library)
-    store_type = load_store_type(case.store)
-    assert {"metric", "path"} | store_type.search_options <= set(store_type.options)
-    parameters = inspect.signature(store_type.factory).parameters.values()
-    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters)
-
-
-@every_store
 def test_store_invalid_input_raises_and_keeps_content(open_store, name):
     store = open_store(name, n=60)
     valid = make_vectors(3, 4, 8)
@@ -760,22 +752,27 @@ def test_exact_store_search_is_independent_of_block_size(monkeypatch):
         assert distances.tolist() == block_distances.tolist()
 
 
-@pytest.mark.parametrize("store", list(dict.fromkeys(case.store for case in CASES.values() if case.library)))
-def test_store_missing_library_raises_with_install_hint(monkeypatch, store):
-    case = next(case for case in CASES.values() if case.store == store)
-    pytest.importorskip(case.library)
+@pytest.mark.parametrize(
+    ("store", "module"),
+    [
+        (store, module)
+        for store in plugins.BUILTIN_PLUGINS["stores"]
+        for module in plugins.load_plugin("stores", store).library_modules
+    ],
+)
+def test_store_missing_library_raises_with_install_hint(monkeypatch, store, module):
+    import_libraries(store)
     factory = plugins.load_plugin("stores", store)
-    for module in [name for name in sys.modules if name.partition(".")[0] == case.library]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, case.library, None)
-    with pytest.raises(MissingExtra, match=rf"pip install .*\[{case.extra or store}\]'"):
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(MissingExtra, match=rf"pip install .*\[{factory.extra}\]'"):
         factory()
 
 
 @pytest.mark.parametrize("store", ["faiss", "usearch", "hnswlib", "scann"])
 def test_store_save_needs_folder_and_reopen_checks_options(store, tmp_path):
-    case = next(case for case in CASES.values() if case.store == store)
-    pytest.importorskip(case.library)
+    import_libraries(store)
     unsaved = StoreSpec(store, {}, "l2").open()
     unsaved.add(make_ids(50), make_vectors(50, 4, 38))
     with pytest.raises(BadInput, match="no folder to be saved in"):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
 import sys
 
 import pytest
 
 from ragauge.core import plugins
-from ragauge.core.errors import BadInput, MissingExtra, UnknownName
+from ragauge.core.errors import BadInput, UnknownName
 from ragauge.core.protocols import FullStore
-from ragauge.store_benchmarks.plan import STORES_WITH_ROW_LISTS, STORES_WITHOUT_FILTERS
 from ragauge.stores.reference import ExactStore, NullStore
 from ragauge.stores.store_types import complete_store, load_store_type
-from ragauge.stores.vector_store import VectorStore
 
 
 class MinimalStore:
@@ -111,6 +110,7 @@ def test_load_store_type_reports_options_and_outside_data(monkeypatch, tmp_path)
     assert (large.options, large.search_options) == (None, {"width"})
     assert (large.has_server, large.has_outside_data) == (True, True)
     assert (small.options, small.search_options) == ([], set())
+    assert (small.search_widths, small.option_grids, small.can_filter) == (set(), (), False)
     assert (small.has_server, small.has_outside_data) == (False, False)
     assert (null.factory, null.has_server, null.has_outside_data) == (NullStore, False, False)
     assert large.open({"m": 3}, {"metric": "l2"})._store.options == {"metric": "l2", "m": 3}
@@ -122,20 +122,33 @@ def test_load_store_type_reports_options_and_outside_data(monkeypatch, tmp_path)
         load_store_type("stores_here:sys")
 
 
-def test_store_filter_lists_match_capabilities_of_library_stores():
-    libraries = {}
-    for name in sorted(plugins.plugin_names("stores")):
-        try:
-            factory = plugins.load_plugin("stores", name, accepts_class=True)
-        except MissingExtra:
-            continue
-        if (
-            isinstance(factory, type)
-            and issubclass(factory, VectorStore)
-            and factory.remembers_metadata
-            and name != "null"
-        ):
-            libraries[name] = "filter" in factory.capabilities
-    assert {"exact", "faiss", "hnswlib", "usearch"} <= libraries.keys()
-    assert {name for name, filters in libraries.items() if filters} == set(STORES_WITH_ROW_LISTS)
-    assert {name for name, filters in libraries.items() if not filters} <= STORES_WITHOUT_FILTERS
+@pytest.mark.parametrize("name", plugins.BUILTIN_PLUGINS["stores"])
+def test_store_class_states_grids_of_its_own_options(name):
+    store_type = load_store_type(name)
+    options = set(store_type.options)
+    assert {"metric", "path"} | store_type.search_options <= options
+    assert store_type.search_widths <= store_type.search_options
+    assert store_type.option_grids
+    for grid in store_type.option_grids:
+        assert grid.keys() <= options
+    parameters = inspect.signature(store_type.factory).parameters.values()
+    assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in parameters)
+
+
+def test_store_class_refuses_filters_that_it_is_not_capable_of():
+    for name in plugins.BUILTIN_PLUGINS["stores"]:
+        store_type = load_store_type(name)
+        capabilities = getattr(store_type.factory, "capabilities", ())
+        if capabilities:  # a database has those of its engine
+            assert store_type.can_filter == ("filter" in capabilities), name
+
+
+def test_store_adapters_import_no_library():
+    script = """
+import sys
+from ragauge.core import plugins
+classes = [plugins.load_plugin("stores", name) for name in plugins.BUILTIN_PLUGINS["stores"]]
+print([name for store in classes for name in store.library_modules if name in sys.modules])
+"""
+    result = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert result.stdout.strip() == "[]"

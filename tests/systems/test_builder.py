@@ -670,14 +670,9 @@ def test_iterate_plugins_lists_every_plugin_of_description():
 
 
 def test_missing_libraries_are_listed_together_before_any_work(monkeypatch, tmp_path):
-    for family, name in (
-        ("stores", "faiss"),
-        ("stores", "usearch"),
-        ("retrievers", "http"),
-        ("document_stores", "duckdb"),
-    ):
-        extra = plugins.REQUIRED_LIBRARIES[family][name][0]
-        monkeypatch.setitem(plugins.REQUIRED_LIBRARIES[family], name, (extra, "no_such_module"))
+    monkeypatch.setitem(plugins.REQUIRED_LIBRARIES["retrievers"], "http", ("http", "no_such_module"))
+    for name in ("faiss", "usearch", "duckdb"):
+        monkeypatch.setattr(plugins.load_plugin("stores", name), "library_modules", ("no_such_module",))
     absent = str(tmp_path / "absent.fvecs")
     with pytest.raises(MissingExtra) as caught:
         ragauge.bench(absent, ["exact", "faiss:kind=flat", "usearch"])
@@ -699,7 +694,7 @@ def test_missing_libraries_are_listed_together_before_any_work(monkeypatch, tmp_
 
 
 def test_required_libraries_list_every_plugin_that_raises_missing_extra():
-    """Each plug-in whose module raises MissingExtra is in the table; each entry has an existing extra and a module."""
+    """Each plug-in whose module raises MissingExtra, or that has an extra, has an existing extra and a module."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
     extras = project["project"]["optional-dependencies"]
     for family, needs in plugins.REQUIRED_LIBRARIES.items():
@@ -709,5 +704,7 @@ def test_required_libraries_list_every_plugin_that_raises_missing_extra():
     for family, table in plugins.BUILTIN_PLUGINS.items():
         for name, path in table.items():
             source = inspect.getsource(importlib.import_module(path.partition(":")[0]))
-            if "raise MissingExtra" in source:
-                assert name in plugins.REQUIRED_LIBRARIES[family], (family, name)
+            extra, *modules = plugins.required_libraries(family, name)
+            if extra or "raise MissingExtra" in source or "import_libraries" in source:
+                assert extra in extras, (family, name)
+                assert modules

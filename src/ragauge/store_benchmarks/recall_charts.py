@@ -247,7 +247,7 @@ def _recall_chart_rows(
             "qps": round_digits(point.qps),
             "p50": round_digits(point.latency.p50),
             "p99": round_digits(point.latency.p99),
-            "build": round_digits(point.build.seconds),
+            "build": round_digits(point.build.build_seconds),
             "memory": None if point.build.memory_bytes is None else round_digits(point.build.memory_bytes / 1e6),
             "doubts": "; ".join(point.clock.doubts) or "none",
             "line": i in frontier,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from ragauge.core.plugins import BUILTIN_PLUGINS, load_plugin
 from ragauge.core.summaries import Latency
 from ragauge.output.numbers import MISSING, join_with_and
 from ragauge.output.tables import DOUBT_MARK, Cell, Column, Row, Table
@@ -17,7 +18,6 @@ from ragauge.store_benchmarks.filter_results import (
     points_with_filter,
 )
 from ragauge.store_benchmarks.frontiers import REFERENCE_RECALL, find_points_around, reaches
-from ragauge.store_benchmarks.plan import STORES_WITH_ROW_LISTS
 from ragauge.store_benchmarks.report_text import (
     describe_sufficient_recall,
     explain_recall,
@@ -113,7 +113,7 @@ def _list_point_columns(result: StoreBenchmark) -> list[PointColumn]:
         PointColumn(Column("QPS", "qps", 1, legend="1000 / mean latency in ms, one client"), lambda p: p.qps, True),
         PointColumn(Column("p50 ms", "ms", -1), lambda point: point.latency.p50, True),
         PointColumn(Column("p99 ms", "ms", -1, 4), lambda point: point.latency.p99, True),
-        PointColumn(Column("build s", "seconds", -1, 3, "inserting and indexing"), lambda point: point.build.seconds),
+        PointColumn(Column("build s", "seconds", -1, 3, "inserting and indexing"), lambda p: p.build.build_seconds),
         PointColumn(Column("memory", "bytes", -1), lambda point: point.build.memory_bytes),
         PointColumn(Column("disk", "bytes", -1, 2), lambda point: point.build.disk_bytes),
         PointColumn(
@@ -344,7 +344,11 @@ def build_filter_table(result: StoreBenchmark, *, collapsed: bool = False) -> Ta
         "with the highest recall. The fastest store with that recall is marked."
     )
     stores = {point.configuration.store for _, point in points}
-    listed = [store for store in STORES_WITH_ROW_LISTS if store in stores]
+    listed = [
+        store
+        for store in BUILTIN_PLUGINS["stores"]
+        if store in stores and load_plugin("stores", store).remembers_metadata
+    ]
     if 0 < len(listed) < len(stores):
         names = join_with_and(listed)
         note += f" For {names} the matching rows were listed before timing; the other stores filter in each search."
@@ -460,7 +464,7 @@ def _representative_cells(result: StoreBenchmark, point: MeasuredConfiguration |
     return [
         Cell(point.quality.get(f"mrr@{result.k}")),
         *(Cell(value, mark=mark) for value in (latency.p50, latency.p90, latency.p95, latency.p99)),
-        Cell(point.build.seconds),
+        Cell(point.build.build_seconds),
         Cell(point.build.memory_bytes),
     ]
 

@@ -437,8 +437,8 @@ def _describe_smallest(result: StoreBenchmark) -> str:
     sufficient = [point for point in points if reaches(point.quality[result.recall])] or points
     if len(sufficient) < 2:
         return ""
-    quickest = min(sufficient, key=lambda point: point.build.seconds)
-    text = f"is built fastest ({format_number(quickest.build.seconds, 'seconds')} s)"
+    quickest = min(sufficient, key=lambda point: point.build.build_seconds)
+    text = f"is built fastest ({format_number(quickest.build.build_seconds, 'seconds')} s)"
     sized = [(point, point.build.memory_bytes) for point in sufficient if point.build.memory_bytes]
     if len(sized) > 1:
         smallest, size = min(sized, key=lambda pair: pair[1])

@@ -122,6 +122,7 @@ class Configuration:
         return f"{self.store}:{inside}" if inside else self.store
 
 
+@json_form(derived=("build_seconds",))
 @dataclass(frozen=True)
 class BuildCost:
     """Time, disk space and memory that it took to build a store."""
@@ -144,7 +145,7 @@ class BuildCost:
     """Description by the store itself: version and effective parameters."""
 
     @property
-    def seconds(self) -> float:
+    def build_seconds(self) -> float:
         """Time to insert and to index all vectors, in seconds."""
         return self.insert_seconds + self.index_seconds
 

@@ -10,14 +10,14 @@ from typing import Annotated, Any
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import MissingExtra
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast
 from ragauge.stores.bookkeeping import Matrix, empty_positions
 from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFolder
 from ragauge.stores.filter_conditions import FILTER_OPERATORS, ONE_OF, FilterCondition
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import GRAPH_SEARCH_WIDTHS, StoreSettings, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 DATABASE_FOLDER = "chroma"
@@ -29,7 +29,7 @@ CHROMA_OPERATORS = {operator: name for name, operator in FILTER_OPERATORS.items(
 class ChromaSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 100
-    ef_search: Annotated[int, AtLeast(1)] = search_option(100)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(100)
 
 
 class ChromaEngine(Engine):
@@ -46,11 +46,7 @@ class ChromaEngine(Engine):
     _collection: Any
 
     def __init__(self, settings: ChromaSettings) -> None:
-        try:
-            import chromadb
-        except ImportError as error:
-            raise MissingExtra("the Chroma store", "chroma") from error
-        self._library: Any = chromadb
+        (self._library,) = import_libraries("chroma", "chromadb")
         self.settings = settings
         self._loaded = False
         """Whether Chroma has indexed the added vectors, or read the saved ones."""
@@ -176,6 +172,10 @@ class ChromaStore(DatabaseStore):
     Chroma reads `ef_search` only when it opens a collection, so `tune` closes and reopens the folder. Chroma uses
     all CPU threads; their number cannot be set.
     """
+
+    extra = "chroma"
+    library_modules = ("chromadb",)
+    option_grids = ({"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},)
 
     def __init__(
         self, *, metric: str = "cosine", path: str | None = None, settings: ChromaSettings = ChromaSettings()

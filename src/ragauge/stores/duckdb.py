@@ -13,6 +13,7 @@ import numpy as np
 
 from ragauge.core.documents import Hit
 from ragauge.core.errors import BackendFailed, MissingExtra, install_command
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores import metadata_columns
 from ragauge.stores.bookkeeping import Matrix, empty_positions
@@ -21,7 +22,7 @@ from ragauge.stores.engines import DocumentRow, Engine, EngineFolder, preload_mo
 from ragauge.stores.filter_conditions import FilterCondition, condition_values, conditions_to_sql
 from ragauge.stores.metadata_columns import MetadataColumn
 from ragauge.stores.search_results import DistanceConversions, RawNeighbours, clip_at_zero
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import StoreSettings, search_option, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 DISTANCE_FUNCTIONS = {"cosine": "array_cosine_distance", "l2": "array_distance", "ip": "array_negative_inner_product"}
@@ -42,7 +43,7 @@ class DuckDBSettings(StoreSettings):
     index: Literal["hnsw", "none"] = "hnsw"
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 128
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
     filtered: Literal["index", "scan"] = search_option("index")
     late_materialization: bool = search_option(True)
 
@@ -64,11 +65,7 @@ class DuckDBEngine(Engine):
     settings: DuckDBSettings
 
     def __init__(self, settings: DuckDBSettings, threads: int) -> None:
-        try:
-            import duckdb
-        except ImportError as error:
-            raise MissingExtra("the DuckDB store", "duckdb") from error
-        self._library: Any = duckdb
+        (self._library,) = import_libraries("duckdb", "duckdb")
         self.settings = settings
         self._has_index = settings.index == "hnsw"
         self._threads = check_int("threads", threads, 0)
@@ -322,6 +319,9 @@ class DuckDBStore(DatabaseStore):
     changes, so that several processes can search it.
     """
 
+    extra = "duckdb"
+    library_modules = ("duckdb",)
+    option_grids = ({"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]},)
     _engine: DuckDBEngine
 
     def __init__(

@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, AtMost, OneOf, check_int
 from ragauge.stores.bookkeeping import Mask, Matrix, Positions, normalise_rows
 from ragauge.stores.search_results import PRODUCT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import CELL_PROBES, GRAPH_SEARCH_WIDTHS, StoreSettings, search_option, search_width
 from ragauge.stores.vector_store import LibraryStore
 
 MIN_VECTORS_PER_CELL = 39
@@ -44,9 +45,9 @@ class FaissSettings(StoreSettings):
     kind: Annotated[str, OneOf(BUILD_OPTIONS)] = "flat"
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 64
-    ef_search: Annotated[int, AtLeast(1)] = search_option(40)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(40)
     nlist: Annotated[int, AtLeast(1)] | None = None
-    nprobe: Annotated[int, AtLeast(1)] = search_option(8)
+    nprobe: Annotated[int, AtLeast(1)] = search_width(8)
     pq_m: Annotated[int, AtLeast(1)] | None = None
     pq_bits: Annotated[int, AtLeast(1), AtMost(12)] = 8
     bits: Literal[4, 6, 8, 16] = 8
@@ -114,6 +115,15 @@ class FaissStore(LibraryStore):
     name = "faiss"
     capabilities = frozenset(("insert", "update", "delete", "filter", "save", "share"))
     conversions = PRODUCT_DISTANCES
+    extra = "faiss"
+    library_modules = ("faiss",)
+    option_grids = (
+        {"kind": "flat"},
+        {"kind": "hnsw", "m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},
+        {"kind": "ivf", "nprobe": CELL_PROBES},
+        {"kind": "ivfpq", "refine": True, "nprobe": CELL_PROBES, "rerank": [1, 10]},
+        {"kind": "sq", "refine": True, "rerank": [1, 4]},
+    )
     index_file = "index.faiss"
 
     _settings: FaissSettings
@@ -126,11 +136,7 @@ class FaissStore(LibraryStore):
         settings: FaissSettings = FaissSettings(),
         threads: int = 1,
     ) -> None:
-        try:
-            import faiss
-        except ImportError as error:
-            raise MissingExtra("the Faiss store", "faiss") from error
-        self._faiss: Any = faiss
+        (self._faiss,) = import_libraries("faiss", "faiss")
         self._threads = check_int("threads", threads, 0)
         self._core: Any = None
         """The inner index, without the id map or refinement around it."""
@@ -140,7 +146,7 @@ class FaissStore(LibraryStore):
             self.unsupported = dict.fromkeys(("update", "delete"), f"{part} cannot remove a vector")
         super().__init__(metric, path, settings)
         if self._saved:
-            index: Any = faiss.read_index(self._saved_file())
+            index: Any = self._faiss.read_index(self._saved_file())
             self._use_index(index)
             if index.ntotal != (self._bookkeeping.position_count if self._settings.has_implicit_ids else len(self)):
                 raise BadInput(f"{path} is corrupt or incomplete: the index and its ids differ in number")

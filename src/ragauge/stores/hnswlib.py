@@ -10,11 +10,12 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Mask, Matrix, Positions, empty_positions, largest_supported_k
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import GRAPH_SEARCH_WIDTHS, StoreSettings, search_width
 from ragauge.stores.vector_store import LibraryStore
 
 
@@ -22,7 +23,7 @@ from ragauge.stores.vector_store import LibraryStore
 class HnswlibSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 200
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
     replace_deleted: bool = False
 
 
@@ -36,6 +37,9 @@ class HnswlibStore(LibraryStore):
     name = "hnswlib"
     capabilities = frozenset(("insert", "update", "delete", "filter", "save", "share"))
     conversions = COMPLEMENT_DISTANCES
+    extra = "hnswlib"
+    library_modules = ("hnswlib",)
+    option_grids = ({"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},)
     index_file = "index.hnswlib"
     _settings: HnswlibSettings
 
@@ -47,11 +51,7 @@ class HnswlibStore(LibraryStore):
         settings: HnswlibSettings = HnswlibSettings(),
         threads: int = 1,
     ) -> None:
-        try:
-            import hnswlib
-        except ImportError as error:
-            raise MissingExtra("the hnswlib store", "hnswlib") from error
-        self._library: Any = hnswlib
+        (self._library,) = import_libraries("hnswlib", "hnswlib")
         self._replace_deleted = settings.replace_deleted
         self._threads = check_int("threads", threads, 0) or -1
         self._filter: tuple[Mask, Any, int] | None = None

@@ -13,7 +13,8 @@ from typing import Annotated, Any
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, OneOf, check_int
 from ragauge.stores import metadata_columns
 from ragauge.stores.bookkeeping import Matrix, empty_positions
@@ -22,7 +23,7 @@ from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFold
 from ragauge.stores.filter_conditions import FilterCondition, conditions_to_sql
 from ragauge.stores.metadata_columns import MetadataColumn
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import StoreSettings, search_option, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 DATABASE_FOLDER = "lance"
@@ -55,8 +56,8 @@ class LanceDBSettings(StoreSettings):
     sub_vectors: Annotated[int, AtLeast(1)] | None = None
     m: Annotated[int, AtLeast(2)] = 20
     ef_construction: Annotated[int, AtLeast(1)] = 300
-    nprobes: Annotated[int, AtLeast(1)] = search_option(20)
-    ef_search: Annotated[int, AtLeast(1)] | None = search_option(None)
+    nprobes: Annotated[int, AtLeast(1)] = search_width(20)
+    ef_search: Annotated[int, AtLeast(1)] | None = search_width(None)
     refine_factor: Annotated[int, AtLeast(1)] | None = search_option(None)
 
     @property
@@ -90,14 +91,7 @@ class LanceDBEngine(Engine):
         os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
         if check_int("threads", threads, 0):
             os.environ.setdefault("LANCE_CPU_THREADS", str(threads))
-        try:
-            import lancedb
-            import lancedb.index
-            import pyarrow
-        except ImportError as error:
-            raise MissingExtra("the LanceDB store", "lancedb") from error
-        self._library: Any = lancedb
-        self._arrow: Any = pyarrow
+        self._library, _, self._arrow = import_libraries("lancedb", "lancedb", "lancedb.index", "pyarrow")
         self.tune(settings)
         self._lock = threading.Lock()
         self._table: Any = None
@@ -246,6 +240,13 @@ class LanceDBStore(DatabaseStore):
     candidates in full precision. Filters are applied before the search. Vectors added after `build()` are searched
     by brute force until the next `build()`.
     """
+
+    extra = "lancedb"
+    library_modules = ("lancedb",)
+    option_grids = (
+        {"index": "ivf_pq", "nprobes": [1, 4, 16], "refine_factor": [1, 10]},
+        {"index": "ivf_hnsw_sq", "ef_search": [20, 80, 320]},
+    )
 
     def __init__(
         self,

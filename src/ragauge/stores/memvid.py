@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import BackendFailed, BadInput, MissingExtra
+from ragauge.core.errors import BackendFailed, BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import check_choice
 from ragauge.core.structured_text import parse_json
 from ragauge.stores.bookkeeping import Matrix, empty_positions, normalise_rows, unsupported_error
@@ -51,11 +52,7 @@ class MemvidEngine(Engine):
 
     def __init__(self, index: str, *, raw: bool = True) -> None:
         os.environ["MEMVID_TELEMETRY"] = "0"  # read at first use: the library would send usage data
-        try:
-            import memvid_sdk
-        except ImportError as error:
-            raise MissingExtra("the memvid store", "memvid") from error
-        self._library: Any = memvid_sdk
+        (self._library,) = import_libraries("memvid", "memvid_sdk")
         self._index = check_choice("index", index, ("both", "lex", "vec"))
         self._raw = raw
         self.searches = "words" if index == "lex" else "vectors"
@@ -228,6 +225,8 @@ class MemvidStore(DatabaseStore):
     instead of being searched.
     """
 
+    extra = "memvid"
+    library_modules = ("memvid_sdk",)
     unsupported: Mapping[str, str] = {
         "update": "the vector of a document can be set only once",
         "filter": "vector search does not support metadata",

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import MissingExtra
+from ragauge.core.plugins import import_libraries
 from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.settings import AtLeast, OneOf, check_choice
 from ragauge.stores.bookkeeping import Matrix, empty_positions
@@ -23,7 +23,7 @@ from ragauge.stores.document_stores import EngineDocumentStore
 from ragauge.stores.engines import DocumentRow, Engine, EngineFolder, preload_modules
 from ragauge.stores.filter_conditions import EQUAL, FilterCondition
 from ragauge.stores.search_results import RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import StoreSettings, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 DATABASE_FILE = "milvus.db"
@@ -55,8 +55,8 @@ class MilvusLiteSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 100
     nlist: Annotated[int, AtLeast(1)] = 64
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
-    nprobe: Annotated[int, AtLeast(1)] = search_option(8)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
+    nprobe: Annotated[int, AtLeast(1)] = search_width(8)
 
     @property
     def index_options(self) -> dict[str, int]:
@@ -89,16 +89,11 @@ class MilvusLiteEngine(Engine):
     _client: Any
 
     def __init__(self, settings: MilvusLiteSettings) -> None:
-        try:
-            import milvus_lite.server_manager
-            import pymilvus
-        except ImportError as error:
-            raise MissingExtra("the milvus-lite store", "milvus-lite") from error
+        manager, self._library = import_libraries("milvus-lite", "milvus_lite.server_manager", "pymilvus")
+        self._servers = manager.server_manager_instance
         for name in ("pymilvus", "milvus_lite"):
             # Its log messages would repeat on standard error what the raised error says.
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._library: Any = pymilvus
-        self._servers: Any = milvus_lite.server_manager.server_manager_instance
         self.tune(settings)
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
@@ -260,6 +255,13 @@ class MilvusLiteStore(DatabaseStore):
     Vectors added after `build()` are searched by brute force until they fill a segment. Results do not apply to
     Milvus itself.
     """
+
+    extra = "milvus-lite"
+    library_modules = ("milvus_lite", "pymilvus")
+    option_grids = (
+        {"index": "hnsw", "m": 16, "ef_construction": 100, "ef_search": [10, 40, 160]},
+        {"index": "ivf_flat", "nprobe": [1, 4, 16]},
+    )
 
     def __init__(
         self,

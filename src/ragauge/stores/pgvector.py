@@ -19,7 +19,7 @@ from ragauge.stores.pgvector_engine import PostgresVectorTable
 from ragauge.stores.pgvector_index import VectorIndex, uses_vector_index
 from ragauge.stores.postgres import choose_table_name
 from ragauge.stores.search_results import RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import StoreSettings, search_option, search_width
 from ragauge.stores.vector_store import VectorStore
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ class PgVectorSettings(StoreSettings):
     half: bool = False
     m: int = 16
     ef_construction: int = 64
-    ef_search: int = search_option(40)
+    ef_search: int = search_width(40)
     lists: int | None = None
-    probes: int | None = search_option(None)
+    probes: int | None = search_width(None)
     rerank: Annotated[int, AtLeast(1)] = search_option(4)
     force: bool = search_option(False)
 
@@ -77,6 +77,13 @@ class PgVectorStore(VectorStore):
     remembers_metadata = False
     has_server = True
     has_outside_data = True
+    extra = "pgvector"
+    library_modules = ("pgvector", "psycopg")
+    option_grids = (
+        {"index": "hnsw", "half": [False, True], "ef_construction": 100, "ef_search": [10, 40, 160]},
+        {"index": "ivfflat", "probes": [1, 4, 16]},
+        {"index": "binary", "ef_construction": 100, "ef_search": [40, 160], "rerank": [4, 16]},
+    )
     _settings: PgVectorSettings
 
     def __init__(

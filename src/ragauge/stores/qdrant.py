@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Annotated, Any, ClassVar, Literal
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import MissingExtra
+from ragauge.core.plugins import import_libraries
 from ragauge.core.protocols import STORE_CAPABILITIES
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores import metadata_columns
@@ -20,7 +20,7 @@ from ragauge.stores.engines import ClosedEngine, DocumentRow, Engine, EngineFold
 from ragauge.stores.filter_conditions import MAX_EXACT_INTEGER, ONE_OF, FilterCondition
 from ragauge.stores.metadata_columns import MetadataColumn
 from ragauge.stores.search_results import PRODUCT_DISTANCES, DistanceConversions, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import GRAPH_SEARCH_WIDTHS, StoreSettings, search_option, search_width
 from ragauge.stores.vector_store import DatabaseStore
 
 SHARD_FOLDER = "qdrant"
@@ -49,7 +49,7 @@ class QdrantSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(4)] = 100
     quantization: Literal["none", "int8", "binary"] = "none"
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
     exact: bool = search_option(False)
     oversampling: float = search_option(2.0)
     rescore: bool = search_option(True)
@@ -185,12 +185,9 @@ class QdrantEdgeEngine(QdrantEngine, Engine):
     capabilities = frozenset(STORE_CAPABILITIES) - {"share"}
 
     def __init__(self, settings: QdrantSettings, threads: int = 0) -> None:
-        try:
-            import qdrant_edge
-        except ImportError as error:
-            raise MissingExtra("the Qdrant store", "qdrant") from error
-        super().__init__(settings, threads, qdrant_edge)
-        self._range_type = qdrant_edge.RangeFloat
+        (library,) = import_libraries("qdrant", "qdrant_edge")
+        super().__init__(settings, threads, library)
+        self._range_type = library.RangeFloat
         self._shard: Any = None
 
     def open(self, folder: EngineFolder, *, fresh: bool) -> None:
@@ -323,6 +320,9 @@ class QdrantStore(DatabaseStore):
     """
 
     has_outside_data = True
+    extra = "qdrant"
+    library_modules = ("qdrant_edge",)
+    option_grids = ({"m": 16, "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},)
     _engine: QdrantEngine
 
     def __init__(

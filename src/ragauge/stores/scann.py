@@ -14,11 +14,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Matrix, Positions, empty_positions, normalise_rows, require_folder
 from ragauge.stores.search_results import PRODUCT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import CELL_PROBES, StoreSettings, search_option
 from ragauge.stores.vector_store import LibraryStore
 
 MIN_TRAINING_VECTORS = 16
@@ -57,6 +58,9 @@ class ScannStore(LibraryStore):
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
     unsupported: Mapping[str, str] = {"filter": "its Python library cannot search a subset"}
     conversions = PRODUCT_DISTANCES
+    extra = "scann"
+    library_modules = ("scann",)
+    option_grids = ({"kind": "tree", "leaves_to_search": CELL_PROBES, "reorder": [30, 100]},)
     _settings: ScannSettings
 
     def __init__(
@@ -67,11 +71,7 @@ class ScannStore(LibraryStore):
         settings: ScannSettings = ScannSettings(),
         threads: int = 1,
     ) -> None:
-        try:
-            from scann.scann_ops.py import scann_ops_pybind
-        except ImportError as error:
-            raise MissingExtra("the ScaNN store", "scann") from error
-        self._library: Any = scann_ops_pybind
+        (self._library,) = import_libraries("scann", "scann.scann_ops.py.scann_ops_pybind")
         self._threads = check_int("threads", threads, 0)
         self._slots: list[int] | None = None
         """Position of each ScaNN slot; None while slots and positions are the same."""

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from ragauge.core.documents import Hit
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast
 from ragauge.stores import metadata_columns
 from ragauge.stores.bookkeeping import Matrix, empty_positions, unsupported_error
@@ -60,12 +61,7 @@ class SqliteVecEngine(Engine):
     settings: SqliteVecSettings
 
     def __init__(self, settings: SqliteVecSettings) -> None:
-        try:
-            import apsw
-            import sqlite_vec
-        except ImportError as error:
-            raise MissingExtra("the sqlite-vec store", "sqlite-vec") from error
-        self._apsw: Any = apsw
+        self._apsw, sqlite_vec = import_libraries("sqlite-vec", "apsw", "sqlite_vec")
         self._extension = sqlite_vec.loadable_path()
         self.settings = settings
         self._local = threading.local()
@@ -233,6 +229,9 @@ class SqliteVecStore(DatabaseStore):
     It has no inner product. SQLite comes from APSW, because the sqlite3 module of many Python builds cannot load
     extensions.
     """
+
+    extra = "sqlite-vec"
+    library_modules = ("apsw", "sqlite_vec")
 
     def __init__(
         self, *, metric: str = "cosine", path: str | None = None, settings: SqliteVecSettings = SqliteVecSettings()

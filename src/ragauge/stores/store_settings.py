@@ -11,10 +11,20 @@ from ragauge.core.settings import check_settings
 
 Value = TypeVar("Value")
 
+GRAPH_SEARCH_WIDTHS = [10, 20, 40, 80, 160, 320]
+"""Search widths of graph indexes in a sweep."""
+CELL_PROBES = [1, 2, 4, 8, 16, 32]
+"""Number of cells that are searched in a sweep."""
+
 
 def search_option(default: Value) -> Value:
     """Declare a field that `tune` can change without a rebuild; all other fields are build options."""
     return field(default=default, metadata={"search": True})
+
+
+def search_width(default: Value) -> Value:
+    """Declare a search option that sets how much of an index is searched; a filter needs larger values."""
+    return field(default=default, metadata={"search": True, "width": True})
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,10 @@ class StoreSettings:
     @classmethod
     def search_options(cls) -> list[str]:
         return [field.name for field in fields(cls) if "search" in field.metadata]
+
+    @classmethod
+    def search_widths(cls) -> list[str]:
+        return [field.name for field in fields(cls) if "width" in field.metadata]
 
     @property
     def build_options(self) -> dict[str, Any]:

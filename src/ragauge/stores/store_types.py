@@ -90,6 +90,12 @@ class StoreType:
     """Options of the constructor; None if it takes any."""
     search_options: frozenset[str]
     """Options that `tune` can change without a rebuild."""
+    search_widths: frozenset[str]
+    """Search options that set how much of an index is searched."""
+    option_grids: Sequence[Mapping[str, Any]]
+    """Grids of options that `bench` sweeps; empty if unknown."""
+    can_filter: bool
+    """Whether searches are known to support filters."""
     has_server: bool
     """Whether it runs in a process of its own."""
     has_outside_data: bool
@@ -133,6 +139,9 @@ def load_store_type(store: str) -> StoreType:
         frozenset(name for settings_type in settings_types for name in settings_type.search_options())
         if is_ours
         else frozenset(parameter.name for parameter in tune if parameter.kind is parameter.KEYWORD_ONLY),
+        frozenset(name for settings_type in settings_types for name in settings_type.search_widths()),
+        option_grids=factory.option_grids if is_ours else (),
+        can_filter=is_ours and "filter" not in factory.unsupported,
         has_server=factory.has_server if is_ours else hasattr(factory, "pids"),
         has_outside_data=factory.has_outside_data if is_ours else hasattr(factory, "remove"),
     )

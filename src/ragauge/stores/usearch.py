@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from ragauge.core.errors import BadInput, MissingExtra
+from ragauge.core.errors import BadInput
+from ragauge.core.plugins import import_libraries
 from ragauge.core.settings import AtLeast, check_int
 from ragauge.stores.bookkeeping import Matrix, Positions
 from ragauge.stores.search_results import COMPLEMENT_DISTANCES, RawNeighbours
-from ragauge.stores.store_settings import StoreSettings, search_option
+from ragauge.stores.store_settings import GRAPH_SEARCH_WIDTHS, StoreSettings, search_width
 from ragauge.stores.vector_store import LibraryStore
 
 USEARCH_METRICS = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
@@ -22,7 +23,7 @@ USEARCH_METRICS = {"cosine": "cos", "l2": "l2sq", "ip": "ip"}
 class UsearchSettings(StoreSettings):
     m: Annotated[int, AtLeast(2)] = 16
     ef_construction: Annotated[int, AtLeast(1)] = 128
-    ef_search: Annotated[int, AtLeast(1)] = search_option(64)
+    ef_search: Annotated[int, AtLeast(1)] = search_width(64)
     dtype: Literal["f32", "f16", "bf16", "i8"] = "f32"
 
 
@@ -38,6 +39,9 @@ class UsearchStore(LibraryStore):
     capabilities = frozenset(("insert", "update", "delete", "save", "share"))
     unsupported: Mapping[str, str] = {"filter": "its Python library cannot search a subset"}
     conversions = COMPLEMENT_DISTANCES
+    extra = "usearch"
+    library_modules = ("usearch",)
+    option_grids = ({"m": [16, 32], "ef_construction": 100, "ef_search": GRAPH_SEARCH_WIDTHS},)
     index_file = "index.usearch"
     _settings: UsearchSettings
 
@@ -51,12 +55,7 @@ class UsearchStore(LibraryStore):
         view: bool = False,
         threads: int = 1,
     ) -> None:
-        try:
-            import usearch
-            import usearch.index
-        except ImportError as error:
-            raise MissingExtra("the Usearch store", "usearch") from error
-        self._library: Any = usearch
+        self._library, _ = import_libraries("usearch", "usearch", "usearch.index")
         if settings.dtype == "i8" and metric != "cosine":
             raise BadInput(f"dtype=i8 holds numbers from -1 to 1, so the metric must be cosine, got {metric}")
         self._exact = bool(exact)

@@ -52,6 +52,12 @@ class VectorStore(ABC):
     """Whether the engine runs in processes of its own."""
     has_outside_data: ClassVar[bool] = False
     """Whether the store may have data outside its folder, which `remove` deletes."""
+    extra: ClassVar[str] = ""
+    """Extra of ragauge that installs the libraries; empty if none is needed."""
+    library_modules: ClassVar[tuple[str, ...]] = ()
+    """Modules that must be importable; libraries that only some options need are checked in the constructor."""
+    option_grids: ClassVar[Sequence[Mapping[str, Any]]] = ({},)
+    """Grids of options that `bench` sweeps: one mapping per kind of index, with a list for each option to vary."""
 
     def __init__(self, metric: str, path: str | None, settings: StoreSettings) -> None:
         self._bookkeeping = StoreBookkeeping(metric)
