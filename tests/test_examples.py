@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
 
-from command import run_python
 from notebooks import NOTEBOOKS, run_notebook
 from workflow_steps import WorkflowRepository
 
@@ -61,16 +59,6 @@ def test_workflow_worse_retriever_fails_gate(tmp_path):
     codes = repository.run_steps(base)
     assert codes == {**PASSED, "Gate": 1}, repository.output
     assert "FAIL" in repository.summary.read_text()
-
-
-def test_pre_commit_hooks_run_with_example_arguments():
-    hooks = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
-    (example_repo,) = yaml.safe_load((ROOT / "examples" / "pre-commit-config.yaml").read_text())["repos"]
-    assert [hook["id"] for hook in example_repo["hooks"]] == list(hooks)
-    for hook in example_repo["hooks"]:
-        words = shlex.split(hooks[hook["id"]]["entry"])[1:]
-        done = run_python(["-m", "ragauge", *words, *hook["args"]], ROOT / "examples" / "ci")
-        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_dockerfile_is_short_and_copies_build_files():

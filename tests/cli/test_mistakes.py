@@ -73,7 +73,11 @@ def ragauge(tmp_path):
         ("evaluate qrels.txt empty", "empty: no run is in this folder", "a run folder has manifest.json"),
         ("evaluate qrels.txt", "qrels.txt: no run given", "qrels.txt bm25.run"),
         ("evaluate qrels.txt bm25.run bm25.run", "appears more than once", "NAME=FILE"),
-        ("evaluate qrels.txt columns.csv", "there is no score among query, doc, other", "query_id, doc_id, score"),
+        (
+            "evaluate qrels.txt columns.csv",
+            "there is no score among the columns query, doc, other",
+            "query_id, doc_id, score",
+        ),
         ("evaluate qrels.txt score.run", "score.run:1: the score must be a number, got `abc`", ""),
         ("evaluate grade.txt bm25.run", "grade.txt:1: the grade must be a number, got `one`", ""),
         ("evaluate qrels.txt bm25.run --format yaml", "unknown output format `yaml`", "choose one of html, json"),
