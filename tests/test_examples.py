@@ -1,4 +1,4 @@
-"""Example files: the CI workflow in a new repository, the pre-commit hooks, the Dockerfile and the notebooks."""
+"""Example files: the CI workflow in a new repository, the Dockerfile and the notebooks."""
 
 from __future__ import annotations
 

@@ -42,7 +42,6 @@ def test_load_replaces_lone_surrogates_and_warns(data_folder):
     "command",
     [
         "run kb -s bm25 --out out --warmup 0",
-        "graph kb --graph entities",
         "audit kb",
         "tokenizers kb -t bytes",
         "novelty kb --known kb/corpus.jsonl --embedder words",
