@@ -95,14 +95,18 @@ def has_plain_ids(groups: Iterable[Iterable[Any]]) -> bool:
 
     Joining is the fastest check of many texts: it fails for other types.
     """
+    listed = list(groups)
     try:
-        text = _SEPARATOR.join(["", *map(_SEPARATOR.join, groups), ""])
+        if not _has_blank("".join(chain.from_iterable(listed))):
+            return True
     except TypeError:
         return False
-    # Few ids have a blank inside, so searching for each blank alone is fast.
-    return not any(
-        f"{_SEPARATOR}{blank}" in text or f"{blank}{_SEPARATOR}" in text for blank in ID_BLANKS if blank in text
-    )
+    text = _SEPARATOR.join(["", *map(_SEPARATOR.join, listed), ""])  # blanks inside ids are allowed
+    return not any(f"{_SEPARATOR}{blank}" in text or f"{blank}{_SEPARATOR}" in text for blank in ID_BLANKS)
+
+
+def _has_blank(text: str) -> bool:
+    return any(blank in text for blank in ID_BLANKS)
 
 
 def with_text_keys(mapping: Mapping[Any, V], noun: str) -> Mapping[str, V]:

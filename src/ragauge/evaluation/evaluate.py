@@ -167,7 +167,8 @@ def _score_runs(
 
 def _describe_swap(judgments: Judgments, run: Any) -> list[Note]:
     """Note that grades look like scores and scores like grades; a run can have such scores, so it is no error."""
-    is_fraction = judgments.pool.grades % 1 != 0
+    grades = judgments.pool.grades
+    is_fraction = np.floor(grades) != grades
     if 2 * np.count_nonzero(is_fraction) <= len(is_fraction) or not isinstance(run, Mapping):
         return []
     values = {score for docs in run.values() if isinstance(docs, Mapping) for score in docs.values()}

@@ -135,7 +135,7 @@ def check_grades(judgments: Judgments) -> Judgments:
     """Return the judgments; raise BadInput for a grade that is not a finite number."""
     documents = judgments.nested.values() if "nested" in judgments.__dict__ else ()
     with contextlib.suppress(TypeError, ValueError, OverflowError):
-        total = sum(sum(docs.values()) for docs in documents)  # unlike an array, a sum refuses texts
+        total = sum(map(sum, (docs.values() for docs in documents)))  # unlike an array, a sum refuses texts
         if np.isfinite(total) and np.isfinite(judgments.pool.grades).all():
             return judgments
     for query, docs in judgments.nested.items():

@@ -304,11 +304,15 @@ def _describe_queries_without_relevant(
 ) -> list[str]:
     """Return a note on the queries without a relevant document, unless no query has one."""
     pool = judged.pool
+    rows_by_grade: dict[object, tuple[int, ...]] = {}
     measures_by_queries: dict[tuple[int, ...], list[Measure]] = {}
     for measure in measures:
         if isinstance(measure, Measure) and measure.spec.needs_relevant:
-            has_relevant = np.bincount(pool.owner[_is_relevant(judged, measure)], minlength=judged.n) > 0
-            measures_by_queries.setdefault(tuple(np.flatnonzero(~has_relevant).tolist()), []).append(measure)
+            rel = dict(measure.options).get("rel")
+            if rel not in rows_by_grade:
+                has_relevant = np.bincount(pool.owner[_is_relevant(judged, measure)], minlength=judged.n) > 0
+                rows_by_grade[rel] = tuple(np.flatnonzero(~has_relevant).tolist())
+            measures_by_queries.setdefault(rows_by_grade[rel], []).append(measure)
     fate = {
         "zero": "count 0",
         "skip": "are left out",
