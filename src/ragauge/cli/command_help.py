@@ -20,19 +20,19 @@ PANELS: Mapping[str, str] = {
     "--allow-changed-corpus --allow-env --allow-host --probe",
     MEASURES: "--measure --convention --rel --depth -k --weight --weights --lower-is-better --higher-is-better "
     "--expect --check --method --norm --tune --folds --by --common-queries --count-missing "
-    "--over --tolerance --at-least --score-judgments --novelty --chunk-size --chunk-overlap "
+    "--tolerance --at-least --score-judgments --novelty --chunk-size --chunk-overlap "
     "--chunks-per-claim --reference-chunks --token-limit "
-    "--held-out --threshold --label-threshold --labels --dimensions --sizes --perturb --perturbation-rate --seeds "
-    "--context --filters --selectivity --changes --mixed --price-per-hour --canaries --questions "
+    "--held-out --threshold --label-threshold --labels "
+    "--filters --selectivity --changes --mixed --price-per-hour --canaries --questions "
     "--verdict-format",
-    EXECUTION: "--embedder --tokenizer --chat --chat-option --baselines --audit --quick --sweep --repeats "
-    "--replicates --replicate --warmup --timed --memory --workers --threads --clients --qps --poisson "
+    EXECUTION: "--embedder --tokenizer --chat --chat-option --audit --quick --sweep --repeats "
+    "--replicates --replicate --warmup --workers --threads --clients --qps --poisson "
     "--seconds --timeout --retries --truth --cluster --mode --batch-size --commit-every --kills --kill-at "
     "--bisect --swap --max-calls --max-cost --prices --token-price --dry-run --fresh --reuse --remeasure "
     "--retry-unscored --keep",
     STATISTICS: "--test --correction --family --alpha --confidence --interval --rounds --seed --margin --detect "
     "--power --min-queries",
-    OUTPUT: "--per-query --moved --flaky --full --list --title --json --csv --format --out --charts --junit "
+    OUTPUT: "--per-query --moved --full --list --title --json --csv --format --out --charts --junit "
     "--save-baseline --reproducer --strict --schema --help",
 }
 """Panels of options in the order of the help, with the spellings of their options in that order."""

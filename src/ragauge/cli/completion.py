@@ -15,7 +15,6 @@ CHOICES: Mapping[str, str] = {
     "--truth": "auto numpy faiss torch",
     "--verdict-format": "json tokens",
     "--novelty": "mean least lexical",
-    "--over": "tasks trials",
     "--part": "whole text title",
     "--kind": "qrels run samples",
     "--split": "test train dev",
