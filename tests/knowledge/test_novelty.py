@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import literal_judge
-import ragauge
 from command import run_python
 from ragauge.cli.app import build_app
 from ragauge.core.documents import Document
@@ -645,11 +644,6 @@ def test_cli_novelty_invalid_input_raises_error(tmp_path):
     assert isinstance(process.exception, BadInput)
     assert "no judge" in str(process.exception)
     assert isinstance(run_novelty(tmp_path / "nothing.jsonl", "--known", tmp_path / "a.txt").exception, BadInput)
-
-
-def test_novelty_public_names():
-    assert ragauge.novelty is novelty
-    assert ragauge.Novelty.__name__ == "Novelty"
 
 
 @pytest.mark.slow
