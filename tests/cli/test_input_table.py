@@ -36,7 +36,7 @@ ACCEPTED = {
     "report": "experiment/bm25 experiment scores.csv judged result.json",
     "validate": "run.json experiment qrels.txt beir samples.jsonl judged",
     "validate CORPUS": f"{CORPORA} bm25.run vectors.npy",
-    "convert": "bm25.run run.json experiment qrels.txt beir samples.jsonl",
+    "convert": "bm25.run run.json experiment/bm25 experiment qrels.txt beir samples.jsonl",
     "judge": "samples.jsonl judged",
     "novelty": CORPORA,
     "novelty KNOWN": CORPORA,

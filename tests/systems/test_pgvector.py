@@ -336,7 +336,7 @@ def test_pgvector_sql_injection_texts_are_plain_data(dsn):
     before = list_tables(dsn)
     table_name = 'x"; DROP TABLE y; --'
     documents = [
-        Document(f"id {i} {text}", f"word{i} {text}", text, {text: text, "n": [1, {"deep": text}]})
+        Document(f"id {i} <{text}>", f"word{i} {text}", text, {text: text, "n": [1, {"deep": text}]})
         for i, text in enumerate(EVIL)
         if "\x00" not in text and "\ud800" not in text
     ]
