@@ -281,7 +281,7 @@ def read_python_objects(path: str) -> None:
 
     try:
         nested = json.loads(Path(path).read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):  # of this script: there is no dictionary to score
         return
     if not isinstance(nested, dict) or not all(isinstance(docs, dict) for docs in nested.values()):
         return
