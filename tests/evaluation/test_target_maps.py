@@ -120,3 +120,11 @@ def test_compare_targets_of_computed_scores_raise_error(folder):
     (folder / "s.csv").write_text("query,mrr\nq1,0.5\n")
     result = run_ragauge(folder, "compare", "s.csv", "s.csv", "--targets", "papers/targets.tsv")
     assert "a target map does not apply to scores that are computed already" in result.stderr
+
+
+@pytest.mark.parametrize("doc", [{"a": 1}, ["d1"]])
+def test_read_targets_jsonl_id_that_is_no_text_raises(tmp_path, doc):
+    path = tmp_path / "targets.jsonl"
+    path.write_text(json.dumps({"doc_id": doc, "targets": ["x"]}) + "\n")
+    with pytest.raises(ragauge.BadInput, match=r"targets\.jsonl:1: doc_id must be a text or a number"):
+        readers.read_targets(str(path))

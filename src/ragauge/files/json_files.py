@@ -172,9 +172,10 @@ def read_targets(source: InputFile) -> dict[str, list[str]]:
             doc, target_column = find_column(list(item), DOC_COLUMNS), find_column(list(item), ("targets", "target"))
             if doc is None or target_column is None:
                 raise BadInput("expected doc_id and targets", file=source.label, line=line_number)
-            targets.setdefault(docs.convert(item[doc], line_number), []).extend(
-                next(iter(to_targets({item[doc]: item[target_column]}).values()))
-            )
+            if isinstance(item[doc], dict | list):
+                raise BadInput(f"{doc} must be a text or a number", file=source.label, line=line_number)
+            name = docs.convert(item[doc], line_number)
+            targets.setdefault(name, []).extend(to_targets({name: item[target_column]})[name])
         return targets
     if source.ending == ".json":
         parsed = read_json(source, ids=True)
